@@ -1,0 +1,1 @@
+"""Models and machine-code reading: what can be said about a kernel without a GPU."""

@@ -1,0 +1,35 @@
+"""What Numba's simulator lacks for these kernels, added in one place.
+
+`cuda.shared.array` refuses an alignment there. Here it accepts one (NumPy's memory satisfies it) and
+fills new shared memory with NaN, so that a kernel that reads what nobody wrote fails its test.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+
+def install() -> None:
+    """Teach the simulator's shared memory to take an alignment and to start as NaN."""
+    from numba.cuda import types
+    from numba.cuda.np import numpy_support
+    from numba.cuda.simulator.kernelapi import FakeCUDAShared
+
+    def array(self: Any, shape: Any, dtype: Any, alignment: int | None = None) -> np.ndarray:
+        del alignment
+        if isinstance(dtype, types.Type):
+            dtype = numpy_support.as_dtype(dtype)
+        # Size 0 names the one dynamic allocation of the launch; a static array is named by its line.
+        frame = sys._getframe(1)
+        name = "dynamic" if shape == 0 else (frame.f_code.co_filename, frame.f_lineno)
+        found = self._allocations.get(name)
+        if found is None:
+            size = self._dynshared_size // dtype.itemsize if shape == 0 else shape
+            # setdefault is atomic: all threads of a block get the array of the one that came first.
+            found = self._allocations.setdefault(name, np.full(size, np.nan, dtype))
+        return found
+
+    FakeCUDAShared.array = array

@@ -1,0 +1,14 @@
+"""The ladder, one file a rung: read v1 to v5 in order, each as a diff of the one before.
+
+A kernel computes C[M,N] = A[M,K] · B[K,N] on row-major float32 arrays. Each file holds, in this
+order: the idea and its cost, `DEFAULT_TILE`, `make_kernel(tile)`, `launch_config(tile, m, n, k)`.
+
+Conventions that hold in every file, because each of them decides machine code:
+
+- Sizes are captured as `np.uint32` and thread indices start as `uint32(...)`. All index arithmetic
+  is then unsigned; a signed index would cost a select for Python's negative indexing at each access.
+- Shapes of shared and local arrays are captured tuples of plain ints.
+- Arrays are indexed as arrays, `As[m, k]`. The compiler flattens the offsets, and hoists them.
+- Names: `row0`, `col0` are the block's corner in C; `m`, `n` the thread's corner inside the block;
+  `k0` the first k of a tile, `k` a step inside it; capital `As`, `Bs` live in shared memory.
+"""

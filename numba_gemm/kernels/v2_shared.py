@@ -1,0 +1,66 @@
+"""Rung 2, shared tiles: the block reads each element once and shares it through on-chip memory.
+
+    for each tile of K:                        ┌─ Bs ─┐
+        every thread copies one element        │32×32 │   copied by all 1024 threads,
+            of A and one of B                  └──────┘   then read 32 times each
+        barrier                         ┌─ As ─┐┌─ C ──┐
+        32 multiply-adds a thread       │32×32 ││32×32 │  one output a thread
+        barrier                         └──────┘└──────┘
+
+Cost: global reads fall 32-fold, to I = 32·32 / (2·(32+32)) = 8 FLOP/B. But each multiply-add now takes
+two shared-memory reads, and an SM delivers one 128-byte wavefront a cycle: the bound has moved from
+global to shared memory (0.25 FLOP/B there), and a barrier separates every copy from its use.
+Shapes are whole tiles.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from numba_gemm.tile import LaunchConfig, Tile
+
+DEFAULT_TILE = Tile(bm=32, bn=32, bk=32)
+
+
+def check(tile: Tile) -> None:
+    """Square tiles: a thread copies one element of A, one of B, and owns one of C."""
+    tile.require_square()
+    tile.require_stages(1, 1)
+    tile.require_static_shared()
+
+
+@cache
+def make_kernel(tile: Tile):
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    A_TILE = (tile.bm, tile.bk)
+    B_TILE = (tile.bk, tile.bn)
+
+    @cuda.jit
+    def sgemm_v2(A, B, C):
+        As = cuda.shared.array(A_TILE, float32, 16)  # new: the block's tiles
+        Bs = cuda.shared.array(B_TILE, float32, 16)
+        m = uint32(cuda.threadIdx.y)
+        n = uint32(cuda.threadIdx.x)
+        row0 = uint32(cuda.blockIdx.y) * BM
+        col0 = uint32(cuda.blockIdx.x) * BN
+
+        total = float32(0)
+        for k0 in range(uint32(0), uint32(A.shape[1]), BK):
+            As[m, n] = A[row0 + m, k0 + n]  # new: global → shared, once an element
+            Bs[m, n] = B[k0 + m, col0 + n]
+            cuda.syncthreads()  # the tiles are complete before anyone reads them
+
+            for k in range(BK):
+                total += As[m, k] * Bs[k, n]
+            cuda.syncthreads()  # everyone has read them before anyone overwrites them
+
+        C[row0 + m, col0 + n] = total
+
+    return sgemm_v2
+
+
+def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
+    return LaunchConfig(grid=tile.grid(m, n), block=(tile.bn, tile.bm))

@@ -1,0 +1,102 @@
+"""Rung 3, register tiles: each thread computes 8×8 outputs, so that a value read serves eight times.
+
+                     b: 8 floats of row k of Bs
+                   ┌────────────────┐
+                   └────────────────┘
+    a: 8 floats  ┌┐┌────────────────┐
+    of column k  ││ │ acc += a ⊗ b  │   64 multiply-adds for 16 values read:
+    of As        ││ │ in registers  │   an outer product
+                 └┘└────────────────┘
+
+Cost: 128×128 outputs a block give I = 128·128 / (2·(128+128)) = 32 FLOP/B of global memory, and
+8·8 / (2·(8+8)) = 2 FLOP/B of shared memory, eight times rung 2. The price is registers: 64 accumulators,
+16 fragment values and the addresses, within the 128 that two blocks of 256 threads leave each thread.
+What is left: elements are still copied one by one, and computing waits for copying.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.device.unroll import unroll
+from numba_gemm.tile import LaunchConfig, Tile
+
+DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)
+
+
+def check(tile: Tile) -> None:
+    """Whole copies an element at a time, static shared memory."""
+    tile.require_scalar_copies()
+    tile.require_stages(1, 1)
+    tile.require_static_shared()
+
+
+@cache
+def make_kernel(tile: Tile):
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
+    THREADS_N = np.uint32(tile.bn // tile.tn)
+    A_TILE = (tile.bm, tile.bk)
+    B_TILE = (tile.bk, tile.bn)
+    ACC = (tile.tm, tile.tn)
+    A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
+    a_step, b_step = tile.threads // tile.bk, tile.threads // tile.bn
+    A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
+    A_COPIES, B_COPIES = np.uint32(tile.bm // a_step), np.uint32(tile.bk // b_step)  # … this many times
+
+    @device_function
+    def outer_product(k, As, Bs, m, n, acc):
+        a = cuda.local.array(A_FRAGMENT, float32)  # new: values that wait in registers
+        b = cuda.local.array(B_FRAGMENT, float32)
+        for i in range(TM):
+            a[i] = As[m + i, k]
+        for j in range(TN):
+            b[j] = Bs[k, n + j]
+        for i in range(TM):
+            for j in range(TN):
+                acc[i, j] += a[i] * b[j]
+
+    tile_product = unroll(outer_product, tile.bk)
+
+    @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
+    def sgemm_v3(A, B, C):
+        As = cuda.shared.array(A_TILE, float32, 16)
+        Bs = cuda.shared.array(B_TILE, float32, 16)
+        acc = cuda.local.array(ACC, float32)  # new: TM × TN outputs, all in registers
+        thread = uint32(cuda.threadIdx.x)
+        m = thread // THREADS_N * TM
+        n = thread % THREADS_N * TN
+        row0 = uint32(cuda.blockIdx.y) * BM
+        col0 = uint32(cuda.blockIdx.x) * BN
+        a_row, a_col = thread // BK, thread % BK  # new: what this thread copies first
+        b_row, b_col = thread // BN, thread % BN
+
+        for i in range(TM):
+            for j in range(TN):
+                acc[i, j] = float32(0)
+
+        for k0 in range(uint32(0), uint32(A.shape[1]), BK):
+            for copy in range(A_COPIES):  # new: fewer threads than elements, so several each
+                r = a_row + copy * A_STEP
+                As[r, a_col] = A[row0 + r, k0 + a_col]
+            for copy in range(B_COPIES):
+                r = b_row + copy * B_STEP
+                Bs[r, b_col] = B[k0 + r, col0 + b_col]
+            cuda.syncthreads()  # the tiles are complete before anyone reads them
+
+            tile_product(As, Bs, m, n, acc)
+            cuda.syncthreads()  # everyone has read them before anyone overwrites them
+
+        for i in range(TM):
+            for j in range(TN):
+                C[row0 + m + i, col0 + n + j] = acc[i, j]
+
+    return sgemm_v3
+
+
+def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
+    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1))

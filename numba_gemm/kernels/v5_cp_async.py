@@ -1,0 +1,137 @@
+"""Rung 5, a pipeline: hardware copies the next tiles into shared memory while this one is computed.
+
+    stage 0 │ copy 0 ───┤ compute 0 │ copy 3 ───┤ compute 3 │      a ring of S = 3 stages:
+    stage 1 │   copy 1 ─────┤       │ compute 1 │ copy 4 ───┤      one is computed while
+    stage 2 │     copy 2 ───────┤   │           │ compute 2 │      S − 1 are under way
+
+cp.async moves 16 bytes from global to shared memory without passing a register, and the thread goes on.
+Each turn t waits until at most S − 2 groups are unfinished, so that tile t has arrived; passes one
+barrier, after which everybody's copies are visible and nobody still reads stage (t−1) mod S; refills
+exactly that stage with tile t+S−1; and computes tile t. A turn commits a group even when nothing is
+left to copy: the wait counts groups, and a missing one would let it return too early.
+
+Cost: one barrier a tile instead of two; no staging registers; S·(BM+BN)·BK·4 = 24 KB of shared memory.
+cp.async copies 16 bytes as they lie, so A stays As[m, k]: its fragment is a column, eight separate
+rows. What is left is this: more shared reads for each FFMA than rung 4, with bank conflicts.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, uint32
+
+from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.device.async_copy import MAX_PENDING, AsyncCopy, foreign
+from numba_gemm.device.shared_memory import shared_view
+from numba_gemm.device.unroll import unroll
+from numba_gemm.device.vector import store4
+from numba_gemm.tile import LaunchConfig, Tile
+
+DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
+
+
+def check(tile: Tile) -> None:
+    """Rows of four floats wherever 16 bytes move; a ring that the waits of ptx/ reach."""
+    tile.require_vector_copies()
+    tile.require_stages(2, MAX_PENDING + 2)
+
+
+@cache
+def make_kernel(tile: Tile):
+    return make_pipelined_kernel(tile, foreign("cp_async.cu", pending=tile.stages - 2))
+
+
+def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
+    """The kernel over any of the three ways to cp.async."""
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
+    THREADS_N = np.uint32(tile.bn // tile.tn)
+    STAGES = np.uint32(tile.stages)
+    A_RING = (tile.stages, tile.bm, tile.bk)  # new: a tile a stage; A as it lies in memory
+    B_RING = (tile.stages, tile.bk, tile.bn)
+    B_OFFSET = tile.stages * tile.bm * tile.bk
+    ACC = (tile.tm, tile.tn)
+    A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
+    VECTOR = np.uint32(4)
+    A_ROW, B_ROW = np.uint32(tile.bk // 4), np.uint32(tile.bn // 4)
+    a_step, b_step = tile.threads // (tile.bk // 4), tile.threads // (tile.bn // 4)
+    A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
+    A_COPIES, B_COPIES = np.uint32(-(-tile.bm // a_step)), np.uint32(-(-tile.bk // b_step))  # … this many times
+    A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # else some threads have nothing to copy
+    copy16, commit, wait = async_copy
+
+    @device_function
+    def outer_product(k, As, Bs, stage, m, n, acc):
+        a = cuda.local.array(A_FRAGMENT, float32)
+        b = cuda.local.array(B_FRAGMENT, float32)
+        for i in range(TM):
+            a[i] = As[stage, m + i, k]
+        for j in range(TN):
+            b[j] = Bs[stage, k, n + j]
+        for i in range(TM):
+            for j in range(TN):
+                acc[i, j] += a[i] * b[j]
+
+    tile_product = unroll(outer_product, tile.bk)
+
+    @device_function
+    def start_copies(t, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):  # new: tile t sets off for its stage
+        stage = t % STAGES
+        k0 = t * BK
+        for copy in range(A_COPIES):
+            r = a_row + copy * A_STEP
+            if A_WHOLE or r < BM:
+                copy16(As, (stage, r, a_col), A, (row0 + r, k0 + a_col))
+        for copy in range(B_COPIES):
+            r = b_row + copy * B_STEP
+            if B_WHOLE or r < BK:
+                copy16(Bs, (stage, r, b_col), B, (k0 + r, col0 + b_col))
+
+    @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
+    def sgemm_v5(A, B, C):
+        memory = cuda.shared.array(0, float32, 16)  # new: dynamic, so that it may pass 48 KB
+        As = shared_view(memory, A_RING, 0)
+        Bs = shared_view(memory, B_RING, B_OFFSET)
+        acc = cuda.local.array(ACC, float32)
+        thread = uint32(cuda.threadIdx.x)
+        m = thread // THREADS_N * TM
+        n = thread % THREADS_N * TN
+        row0 = uint32(cuda.blockIdx.y) * BM
+        col0 = uint32(cuda.blockIdx.x) * BN
+        a_row, a_col = thread // A_ROW, thread % A_ROW * VECTOR
+        b_row, b_col = thread // B_ROW, thread % B_ROW * VECTOR
+
+        for i in range(TM):
+            for j in range(TN):
+                acc[i, j] = float32(0)
+
+        tiles = uint32(A.shape[1]) // BK
+        for t in range(STAGES - uint32(1)):  # new: prologue, S − 1 tiles under way
+            if t < tiles:
+                start_copies(t, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
+            commit()
+
+        for t in range(tiles):
+            wait()  # my copies of tile t have arrived …
+            cuda.syncthreads()  # … and everybody's; and tile t − 1 has been read by everyone
+
+            ahead = t + STAGES - uint32(1)
+            if ahead < tiles:
+                start_copies(ahead, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
+            commit()  # even if empty: the wait counts groups
+
+            tile_product(As, Bs, t % STAGES, m, n, acc)
+
+        for i in range(TM):
+            for j in range(uint32(0), TN, VECTOR):
+                four = (acc[i, j], acc[i, j + uint32(1)], acc[i, j + uint32(2)], acc[i, j + uint32(3)])
+                store4(C, (row0 + m + i, col0 + n + j), *four)
+
+    return sgemm_v5
+
+
+def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
+    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1), shared_bytes=tile.shared_bytes)

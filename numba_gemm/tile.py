@@ -1,0 +1,179 @@
+"""`Tile`: how a kernel cuts the product into blocks, and every constraint on that, in one place.
+
+C is cut into BM × BN blocks, one a thread block; K is walked in steps of BK;
+within a block each thread computes TM × TN outputs.
+
+    threads      = (BM / TM) · (BN / TN)
+    shared bytes = stages · (BM + BN) · BK · 4
+    intensity    = BM · BN / (2 · (BM + BN))   FLOP per byte of global memory; BK cancels
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+FLOAT_BYTES = 4
+MAX_THREADS = 1024
+#: Bytes of shared memory that a block gets without asking: all that a static array can have.
+STATIC_SHARED_BYTES = 48 * 1024
+
+#: Bytes of shared memory that a block may opt in to, by compute capability
+#: (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+OPT_IN_SHARED_BYTES: dict[tuple[int, int], int] = {
+    (7, 0): 96 * 1024,
+    (7, 5): 64 * 1024,
+    (8, 0): 163 * 1024,
+    (8, 6): 99 * 1024,
+    (8, 7): 163 * 1024,
+    (8, 9): 99 * 1024,
+    (9, 0): 227 * 1024,
+    (10, 0): 227 * 1024,
+    (10, 3): 227 * 1024,
+    (11, 0): 227 * 1024,
+    (12, 0): 99 * 1024,
+    (12, 1): 99 * 1024,
+}
+
+
+class LaunchConfig(NamedTuple):
+    """Grid and block as (x, y), and the bytes of dynamic shared memory."""
+
+    grid: tuple[int, int]
+    block: tuple[int, int]
+    shared_bytes: int = 0
+
+
+def opt_in_shared_bytes(compute_capability: tuple[int, int]) -> int:
+    """Largest shared memory a block can have, in bytes; an unknown device counts as its elder sibling."""
+    known = [cc for cc in OPT_IN_SHARED_BYTES if cc <= compute_capability]
+    return OPT_IN_SHARED_BYTES[max(known)] if known else STATIC_SHARED_BYTES
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Block tile BM × BN × BK, TM × TN outputs a thread, and the depth of the copy pipeline.
+
+    Raises:
+        TypeError: for a size that is not an int.
+        ValueError: naming the constraint that a size breaks and the numbers.
+
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    tm: int = 1
+    tn: int = 1
+    stages: int = 1
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"Tile.{field.name} is {value!r}, of type {type(value).__name__}; it must be an int")
+            if value < 1:
+                raise ValueError(f"Tile.{field.name} is {value}; it must be at least 1")
+        self._require_multiple("bm", "tm")
+        self._require_multiple("bn", "tn")
+        if self.threads > MAX_THREADS:
+            raise ValueError(
+                f"{self} has (bm/tm)·(bn/tn) = {self.bm // self.tm}·{self.bn // self.tn} = {self.threads} threads; "
+                f"a block holds at most {MAX_THREADS}"
+            )
+
+    def __str__(self) -> str:
+        text = f"{self.bm}×{self.bn}×{self.bk}, {self.tm}×{self.tn} a thread"
+        return text if self.stages == 1 else f"{text}, {self.stages} stages"
+
+    def _require_multiple(self, size: str, unit: str) -> None:
+        if getattr(self, size) % getattr(self, unit):
+            raise ValueError(
+                f"Tile.{size} = {getattr(self, size)} is not a multiple of Tile.{unit} = {getattr(self, unit)}"
+            )
+
+    @property
+    def threads(self) -> int:
+        """Threads in a block."""
+        return (self.bm // self.tm) * (self.bn // self.tn)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that the A and B tiles of all stages take."""
+        return self.stages * (self.bm + self.bn) * self.bk * FLOAT_BYTES
+
+    @property
+    def resident_blocks(self) -> int:
+        """Blocks an SM that the launch bound asks for.
+
+        Two blocks of 256 threads leave 128 registers a thread: enough for 64 accumulators with their
+        fragments and addresses, too few for 128 (which would spill).
+        """
+        return 2 if self.tm * self.tn <= 64 else 1
+
+    def grid(self, m: int, n: int) -> tuple[int, int]:
+        """Blocks along N (grid x) and along M (grid y) that cover C[m, n]."""
+        return -(-n // self.bn), -(-m // self.bm)
+
+    def padded(self, m: int, n: int, k: int) -> tuple[int, int, int]:
+        """The smallest whole number of tiles that holds m, n and k."""
+        return (-(-m // self.bm) * self.bm, -(-n // self.bn) * self.bn, -(-k // self.bk) * self.bk)
+
+    def require_static_shared(self) -> None:
+        """Static shared arrays hold at most 48 KB on every architecture."""
+        if self.shared_bytes > STATIC_SHARED_BYTES:
+            raise ValueError(
+                f"{self} needs (bm+bn)·bk·4·stages = {self.shared_bytes} bytes of static shared memory; "
+                f"a block has at most {STATIC_SHARED_BYTES}"
+            )
+
+    def require_dynamic_shared(self, compute_capability: tuple[int, int]) -> None:
+        """Dynamic shared memory holds what the architecture lets a block opt in to."""
+        limit = opt_in_shared_bytes(compute_capability)
+        if self.shared_bytes > limit:
+            major, minor = compute_capability
+            raise ValueError(
+                f"{self} needs (bm+bn)·bk·4·stages = {self.shared_bytes} bytes of shared memory; "
+                f"compute capability {major}.{minor} lets a block have {limit}"
+            )
+
+    def require_scalar_copies(self) -> None:
+        """Copies of one float: the block copies whole rows of a tile at once, and all threads as many."""
+        self._require_rows("bk", self.bk, 1)
+        self._require_rows("bn", self.bn, 1)
+        for name, rows, row in (("A", self.bm, self.bk), ("B", self.bk, self.bn)):
+            if rows % (self.threads // row):
+                raise ValueError(
+                    f"{self}: {self.threads} threads copy {self.threads // row} rows of {name} at once, "
+                    f"which does not divide its {rows} rows"
+                )
+
+    def require_vector_copies(self) -> None:
+        """Copies of 16 bytes and fragments of four: rows of the tiles and of a thread's outputs in fours."""
+        for name in ("bk", "bn", "tn"):
+            if getattr(self, name) % 4:
+                raise ValueError(
+                    f"{self}: {name} = {getattr(self, name)} is not a multiple of 4, the floats in a 16-byte access"
+                )
+        self._require_rows("bk", self.bk, 4)
+        self._require_rows("bn", self.bn, 4)
+
+    def _require_rows(self, name: str, row: int, vector: int) -> None:
+        if self.threads % (row // vector):
+            raise ValueError(
+                f"{self}: {self.threads} threads do not copy whole rows of {name} = {row} floats, "
+                f"{row // vector} accesses each"
+            )
+
+    def require_stages(self, least: int, most: int) -> None:
+        """The depth of the copy pipeline that a kernel is written for."""
+        if not least <= self.stages <= most:
+            raise ValueError(f"{self}: stages = {self.stages}; this kernel takes {least} … {most}")
+
+    def require_square(self) -> None:
+        """One element of each operand tile a thread: BM = BN = BK, one output a thread."""
+        if not (self.bm == self.bn == self.bk and self.tm == self.tn == 1):
+            raise ValueError(
+                f"{self}: this kernel takes bm = bn = bk and tm = tn = 1, so that each thread copies "
+                "one element of A and one of B"
+            )
