@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from numba_gemm import driver, ladder
+from numba_gemm import driver, ladder, runtime
 from numba_gemm.choose import choose_version
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand, as_operand, overlap, overlaps_itself
@@ -74,7 +74,7 @@ def sgemm(
         raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
     device = _common_device([operand_a, operand_b, *([operand_c] if operand_c else [])])
 
-    chosen = requested or choose_version(driver.compute_capability(device))
+    chosen = requested or choose_version(runtime.compute_capability(device))
     asked_for = {
         "alpha": alpha != 1,
         "beta": beta != 0,
@@ -90,14 +90,14 @@ def sgemm(
     if not pad:
         _check_whole(chosen, used_tile, operand_a, operand_b, operand_c)
 
-    with driver.on_device(device):
+    with runtime.on_device(device):
         result = c
         if operand_c is None:
             result = _new_matrix(m, n)
             operand_c = as_operand(result, "c", handle)
         for operand in (operand_a, operand_b, operand_c):
             if operand.producer_stream is not None:
-                driver.wait_for_producer(operand.producer_stream, handle)
+                runtime.wait_for_producer(operand.producer_stream, handle)
         driver.multiply(chosen, used_tile, operand_a, operand_b, operand_c, handle)
     return result
 
@@ -162,7 +162,7 @@ def _common_device(operands: list[Operand]) -> int:
     if len(found) > 1:
         places = ", ".join(f"{name} on device {device}" for device, name in found.items())
         raise ValueError(f"operands are on different devices ({places}); copy them to one")
-    return next(iter(found)) if found else driver.current_device()
+    return next(iter(found)) if found else runtime.current_device()
 
 
 def _check_capabilities(version: Version, arguments: set[str]) -> None:
@@ -178,7 +178,7 @@ def _check_capabilities(version: Version, arguments: set[str]) -> None:
 
 
 def _checked_tile(version: Version, tile: Tile | None, device: int) -> Tile:
-    capability = driver.compute_capability(device)
+    capability = runtime.compute_capability(device)
     if capability < version.min_cc:
         raise RuntimeError(
             f"version {version} needs compute capability {'.'.join(map(str, version.min_cc))}; device {device} has "

@@ -10,20 +10,22 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numba import cuda, float32, types
 
+from numba_gemm.comparison import Comparison, Problem
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.cache import enable_disk_cache
 from numba_gemm.kernels import staging
-from numba_gemm.ladder import Version
-from numba_gemm.operands import Operand
+from numba_gemm.ladder import Version, find
+from numba_gemm.operands import Operand, as_operand
+from numba_gemm.runtime import checked, current_device, scratch
 from numba_gemm.tile import FLOAT_BYTES, STATIC_SHARED_BYTES, LaunchConfig, Tile
 
 if not SIMULATOR:
@@ -37,71 +39,6 @@ _STAGING_SIGNATURE = types.void(float32[:, :], float32[:, :])
 _MAX_GRID_Y = 65535
 
 
-class DriverError(RuntimeError):
-    """A CUDA driver call failed; the message names the call and CUDA's error."""
-
-
-def _checked(call: str, result: tuple[Any, ...]) -> Any:
-    error, *values = result
-    if int(error) != 0:
-        _, text = cu.cuGetErrorString(error)
-        raise DriverError(f"{call} failed with {error.name}: {text.decode() if text else 'no description'}")
-    return values[0] if len(values) == 1 else values
-
-
-# Devices ---------------------------------------------------------------------------------------------
-
-
-def on_device(device: int) -> AbstractContextManager[Any]:
-    """Make `device` current, for Numba and for the driver."""
-    if SIMULATOR:
-        return nullcontext()
-    # The context manager costs microseconds, and nearly every call is for the current device already.
-    if cuda.current_context().device.id == device:
-        return nullcontext()
-    context: AbstractContextManager[Any] = cuda.gpus[device]
-    return context
-
-
-def current_device() -> int:
-    return 0 if SIMULATOR else int(cuda.current_context().device.id)
-
-
-def compute_capability(device: int) -> tuple[int, int]:
-    """(major, minor); a simulated device can do everything."""
-    if SIMULATOR:
-        return (99, 0)
-    major, minor = cuda.gpus[device].compute_capability
-    return int(major), int(minor)
-
-
-def device_of_pointer(pointer: int, name: str) -> int:
-    """The ordinal of the device that memory belongs to.
-
-    Raises:
-        TypeError: if the driver does not know the address as device memory.
-
-    """
-    cuda.current_context()
-    error, device = cu.cuPointerGetAttribute(cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer)
-    if int(error) != 0:
-        raise TypeError(f"{name} points to {pointer:#x}, which is not GPU memory ({error.name})")
-    return int(device)
-
-
-def wait_for_producer(producer: int, stream: int) -> None:
-    """Work on `stream` from now on starts after what `producer` holds already; the host does not wait."""
-    if SIMULATOR or producer == stream:
-        return
-    event = _checked("cuEventCreate", cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-    try:
-        _checked("cuEventRecord", cu.cuEventRecord(event, producer))
-        _checked("cuStreamWaitEvent", cu.cuStreamWaitEvent(stream, event, 0))
-    finally:
-        # The driver keeps a recorded event until it is no longer waited for.
-        cu.cuEventDestroy(event)
-
-
 # Kernels ---------------------------------------------------------------------------------------------
 
 
@@ -109,6 +46,7 @@ def wait_for_producer(producer: int, stream: int) -> None:
 class LoadedKernel:
     """Machine code on one device, ready to launch."""
 
+    name: str
     handle: int
     device: int
     #: Registers a thread, and bytes of local memory (spills) a thread.
@@ -144,11 +82,12 @@ def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -
     overload.bind()
     if dynamic_shared_bytes > STATIC_SHARED_BYTES:
         attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _checked(
+        checked(
             "cuKernelSetAttribute",
             cu.cuKernelSetAttribute(attribute, dynamic_shared_bytes, function.handle, device),
         )
     return LoadedKernel(
+        name=kernel.py_func.__name__,
         handle=int(function.handle),
         device=device,
         registers=function.attrs.regs,
@@ -182,7 +121,10 @@ def _staging_kernel() -> Any:
 # Arguments and launches ------------------------------------------------------------------------------
 
 
-class Arguments:
+Argument = Operand | int | float
+
+
+class _Words:
     """Kernel arguments in the words that Numba's calling convention wants, and pointers to them.
 
     An array is the words (meminfo, parent, items, itemsize, data, shape …, strides …); Numba's kernels
@@ -191,7 +133,7 @@ class Arguments:
 
     __slots__ = ("_pointers", "_words", "address")
 
-    def __init__(self, arguments: Sequence[Operand | int | float]) -> None:
+    def __init__(self, arguments: Sequence[Argument]) -> None:
         words: list[int] = []
         for argument in arguments:
             words.extend(_words_of(argument))
@@ -201,7 +143,7 @@ class Arguments:
         self.address = ctypes.addressof(self._pointers)
 
 
-def _words_of(argument: Operand | int | float) -> Iterator[int]:
+def _words_of(argument: Argument) -> Iterator[int]:
     if isinstance(argument, Operand):
         yield from (0, 0, argument.size, FLOAT_BYTES, argument.pointer)
         yield from argument.shape
@@ -212,18 +154,44 @@ def _words_of(argument: Operand | int | float) -> Iterator[int]:
         yield argument
 
 
-def launch(kernel: Any, signature: Any, config: LaunchConfig, operands: Sequence[Operand], stream: int) -> None:
-    """Run a kernel on `stream`, asynchronously. Its grid must have at least one block."""
+class PreparedLaunch:
+    """A launch with everything done but the launch: compiled, loaded, its arguments packed.
+
+    Calling it enqueues the kernel and returns. It may be called any number of times, by one thread at a
+    time, and keeps its operands' memory alive.
+    """
+
+    __slots__ = ("_arguments", "_config", "_name", "_words")
+
+    def __init__(self, loaded: LoadedKernel, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
+        self._name = loaded.name
+        self._arguments = arguments
+        self._words = _Words(arguments)
+        (grid_x, grid_y), (block_x, block_y), shared_bytes = config
+        self._config = (
+            *(loaded.handle, grid_x, grid_y, 1, block_x, block_y, 1),
+            *(shared_bytes, stream, self._words.address, 0),
+        )
+
+    def __call__(self) -> None:
+        (error,) = cu.cuLaunchKernel(*self._config)
+        if error:
+            checked(f"cuLaunchKernel of {self._name} with (function, grid, block, …) = {self._config}", (error,))
+
+
+def prepare(
+    kernel: Any, signature: Any, config: LaunchConfig, arguments: Sequence[Argument], stream: int
+) -> Callable[[], None]:
+    """A `PreparedLaunch`, or its like in the simulator. The grid must have at least one block."""
     if SIMULATOR:
-        kernel[config.grid, config.block, 0, config.shared_bytes](*map(_simulator_array, operands))
-        return
-    loaded = load(kernel, signature, config.shared_bytes)
-    arguments = Arguments(operands)
-    result = cu.cuLaunchKernel(
-        loaded.handle, *config.grid, 1, *config.block, 1, config.shared_bytes, stream, arguments.address, 0
-    )
-    if int(result[0]) != 0:
-        _checked(f"cuLaunchKernel of {kernel.py_func.__name__} with {config}", result)
+        values = [_simulator_array(value) if isinstance(value, Operand) else value for value in arguments]
+        return lambda: kernel[config.grid, config.block, 0, config.shared_bytes](*values)
+    return PreparedLaunch(load(kernel, signature, config.shared_bytes), config, arguments, stream)
+
+
+def launch(kernel: Any, signature: Any, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
+    """Run a kernel on `stream`, asynchronously."""
+    prepare(kernel, signature, config, arguments, stream)()
 
 
 def _simulator_array(operand: Operand) -> Any:
@@ -236,18 +204,20 @@ def _simulator_array(operand: Operand) -> Any:
     return FakeCUDAArray(np.ndarray(operand.shape, np.float32, memory, strides=operand.byte_strides))
 
 
-def launch_gemm(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, stream: int) -> None:
-    """C = A·B on operands that the kernel takes as they are. Empty products launch nothing."""
+def prepare_gemm(
+    version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, stream: int
+) -> list[Callable[[], None]]:
+    """The launches of C = A·B on operands that the kernel takes as they are: one, and more if M is huge."""
     (m, k), n = a.shape, b.shape[1]
-    if m == 0 or n == 0:
-        return
     kernel = gemm_kernel(version, tile)
+    launches = []
     panel_rows = _MAX_GRID_Y * tile.bm  # a grid has at most 65535 blocks along y
-    for first in range(0, m, panel_rows):
-        rows = slice(first, min(first + panel_rows, m))
-        config = version.launch_config(tile, rows.stop - rows.start, n, k)
-        operands = (a.rows(rows.start, rows.stop), b, c.rows(rows.start, rows.stop))
-        launch(kernel, GEMM_SIGNATURE, config, operands, stream)
+    for first in range(0, m if n else 0, panel_rows):
+        end = min(first + panel_rows, m)
+        panel = (a, b, c) if end - first == m else (a.rows(first, end), b, c.rows(first, end))
+        config = version.launch_config(tile, end - first, n, k)
+        launches.append(prepare(kernel, GEMM_SIGNATURE, config, panel, stream))
+    return launches
 
 
 def launch_copy(source: Operand, target: Operand, stream: int) -> None:
@@ -255,29 +225,6 @@ def launch_copy(source: Operand, target: Operand, stream: int) -> None:
     if target.size == 0:
         return
     launch(_staging_kernel(), _STAGING_SIGNATURE, staging.launch_config(*target.shape), (source, target), stream)
-
-
-# Memory ----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def scratch(rows: int, columns: int, name: str, device: int, stream: int) -> Iterator[Operand]:
-    """A contiguous matrix that exists, in stream order, for the work enqueued inside the `with`.
-
-    It belongs to this call alone: calls on other streams or threads never see its memory.
-    """
-    nbytes = max(rows * columns * FLOAT_BYTES, 1)
-    owner, pointer = None, 0
-    if SIMULATOR:
-        owner = np.empty(rows * columns, np.float32)
-        pointer = owner.ctypes.data
-    else:
-        pointer = int(_checked("cuMemAllocAsync", cu.cuMemAllocAsync(nbytes, stream)))
-    try:
-        yield Operand(name, pointer, (rows, columns), (columns, 1), device=device, owner=owner)
-    finally:
-        if not SIMULATOR:
-            _checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))
 
 
 # Products --------------------------------------------------------------------------------------------
@@ -318,6 +265,70 @@ def multiply(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, s
             launch_copy(a, whole_a, stream)
         if whole_b is not b:
             launch_copy(b, whole_b, stream)
-        launch_gemm(version, tile, whole_a, whole_b, whole_c, stream)
+        for launch_panel in prepare_gemm(version, tile, whole_a, whole_b, whole_c, stream):
+            launch_panel()
         if whole_c is not c:
             launch_copy(whole_c, c, stream)
+
+
+# Comparison ------------------------------------------------------------------------------------------
+
+
+def compare(
+    version: int | str,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    tile: Tile | None = None,
+    problem: Problem | None = None,
+    rounds: int = 20,
+) -> Comparison:
+    """Run a version on `numba.cuda` arrays and hold it against NumPy in float64 and against cuBLAS.
+
+    C is full of NaN before the run. Times are medians over `rounds` rounds that run the version and cuBLAS in turn;
+    a shape that is not whole tiles is timed with its padding.
+
+    Args:
+        version: a number or name of `VERSIONS`.
+        m, n, k: C[m, n] = A[m, k] · B[k, n].
+        tile: instead of the version's default.
+        problem: operands to use again for several versions.
+        rounds: how often each is timed.
+
+    Raises:
+        CublasError: on a GPU, if there is no cuBLAS.
+    """
+    chosen = find(version)
+    used_tile = tile or chosen.default_tile
+    chosen.check(used_tile)
+    problem = problem or Problem.random(m, n, k)
+    if problem.shape != (m, n, k):
+        raise ValueError(f"the problem has m, n, k = {problem.shape}, not {(m, n, k)}")
+    c = cuda.to_device(np.full((m, n), np.nan, np.float32))
+    operands = as_operand(problem.a, "a", 0), as_operand(problem.b, "b", 0), as_operand(c, "c", 0)
+    multiply(chosen, used_tile, *operands, 0)
+    error = problem.reference.error(c.copy_to_host())
+    if SIMULATOR:
+        return Comparison(chosen, used_tile, (m, n, k), error)
+
+    from numba_gemm.bench.cublas import Cublas  # measuring needs the GPU that it measures
+    from numba_gemm.bench.timing import GpuTimer
+
+    cublas = Cublas()
+    if used_tile.padded(m, n, k) == (m, n, k) or not chosen.needs_whole_tiles:
+        (run,) = prepare_gemm(chosen, used_tile, *operands, 0)
+    else:
+        run = partial(multiply, chosen, used_tile, *operands, 0)
+    times = GpuTimer().compare({"version": run, "cuBLAS": lambda: cublas.sgemm(*operands)}, rounds=rounds)
+    loaded = load(gemm_kernel(chosen, used_tile), GEMM_SIGNATURE, used_tile.shared_bytes)
+    return Comparison(
+        chosen,
+        used_tile,
+        (m, n, k),
+        error,
+        seconds=times["version"].median,
+        cublas_seconds=times["cuBLAS"].median,
+        registers=loaded.registers,
+        local_bytes=loaded.local_bytes,
+    )

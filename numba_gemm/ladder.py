@@ -33,6 +33,8 @@ class Version:
     #: Least compute capability, (major, minor).
     min_cc: tuple[int, int]
     default_tile: Tile
+    #: A tile of few threads that still exercises every line, for the simulator.
+    small_tile: Tile
     #: Operand addresses have to be multiples of this many bytes.
     alignment: int
     #: The module in `numba_gemm.kernels` that holds it.
@@ -87,6 +89,7 @@ def _version(
         capabilities=frozenset(capabilities),
         min_cc=min_cc,
         default_tile=module.DEFAULT_TILE,
+        small_tile=module.SMALL_TILE,
         alignment=alignment,
         module_name=module_name,
         foreign_files=foreign_files,
@@ -100,12 +103,12 @@ _AMPERE = (8, 0)
 VERSIONS: tuple[Version, ...] = (
     _version(1, "naive", "one thread an output", module_name="v1_naive", capabilities=["edges"]),
     _version(2, "shared", "tiles in shared memory", module_name="v2_shared"),
-    _version(3, "register", "8×8 outputs a thread, in registers", module_name="v3_register"),
-    _version(4, "vectorized", "16-byte accesses, A transposed", module_name="v4_vectorized", alignment=16),
+    _version(3, "register", "8×8 outputs a thread", module_name="v3_register"),
+    _version(4, "vectorized", "16-byte accesses", module_name="v4_vectorized", alignment=16),
     _version(
         5,
         "cp_async",
-        "asynchronous copies in a ring of stages, linked from ptx/",
+        "cp.async ring, from ptx/",
         module_name="v5_cp_async",
         min_cc=_AMPERE,
         alignment=16,
@@ -115,7 +118,7 @@ VERSIONS: tuple[Version, ...] = (
     _version(
         None,
         "cp_async_ptx",
-        "rung 5 with a linked .ptx file: calls, never inlined",
+        "rung 5 calling linked PTX",
         module_name="detours.cp_async_ptx",
         min_cc=_AMPERE,
         alignment=16,
@@ -125,7 +128,7 @@ VERSIONS: tuple[Version, ...] = (
     _version(
         None,
         "cp_async_intrinsic",
-        "rung 5 with inline PTX emitted by Numba",
+        "rung 5, PTX emitted inline",
         module_name="detours.cp_async_intrinsic",
         min_cc=_AMPERE,
         alignment=16,

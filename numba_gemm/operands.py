@@ -212,9 +212,9 @@ def _check_strides(operand: Operand) -> None:
 def _device_of(pointer: int, name: str) -> int:
     if SIMULATOR:
         return 0
-    from numba_gemm import driver
+    from numba_gemm import runtime
 
-    return driver.device_of_pointer(pointer, name)
+    return runtime.device_of_pointer(pointer, name)
 
 
 class _Described:

@@ -256,6 +256,6 @@ def _registers(sections: dict[str, str], name: str) -> int:
 def _shared_bytes(sections: dict[str, str], name: str, reserved: int) -> int:
     """Static shared memory per block; the log of ptxas omits it where a `.ptx` file is linked."""
     section = sections.get(f".nv.shared.{name}")
-    if section is None:
-        return 0
-    return int(_search(r"\.zero\s+(\d+)", section, "the size of shared memory")[1]) - reserved
+    size = re.search(r"\.zero\s+(\d+)", section or "")
+    # Dynamic shared memory alone has an empty section, or none, or just what the system reserves.
+    return int(size[1]) - reserved if size else 0

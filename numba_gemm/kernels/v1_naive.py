@@ -21,6 +21,7 @@ from numba import cuda, float32, uint32
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=8, bn=32, bk=1)
+SMALL_TILE = Tile(bm=2, bn=16, bk=1)  # for the simulator, where each thread is a Python thread
 
 
 def check(tile: Tile) -> None:

@@ -23,6 +23,7 @@ from numba import cuda, float32, uint32
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=32, bn=32, bk=32)
+SMALL_TILE = Tile(bm=8, bn=8, bk=8)  # for the simulator, where each thread is a Python thread
 
 
 def check(tile: Tile) -> None:

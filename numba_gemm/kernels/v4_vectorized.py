@@ -26,6 +26,7 @@ from numba_gemm.device.vector import load4, store4
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)
+SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4)  # for the simulator, where each thread is a Python thread
 
 
 def check(tile: Tile) -> None:

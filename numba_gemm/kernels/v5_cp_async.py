@@ -31,6 +31,7 @@ from numba_gemm.device.vector import store4
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
+SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4, stages=3)  # for the simulator, where each thread is a Python thread
 
 
 def check(tile: Tile) -> None:
@@ -50,6 +51,7 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
     STAGES = np.uint32(tile.stages)
+    AHEAD = np.uint32((tile.stages - 1) * tile.bk)  # how far along K the copies are ahead
     A_RING = (tile.stages, tile.bm, tile.bk)  # new: a tile a stage; A as it lies in memory
     B_RING = (tile.stages, tile.bk, tile.bn)
     B_OFFSET = tile.stages * tile.bm * tile.bk
@@ -78,9 +80,7 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
     tile_product = unroll(outer_product, tile.bk)
 
     @device_function
-    def start_copies(t, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):  # new: tile t sets off for its stage
-        stage = t % STAGES
-        k0 = t * BK
+    def start_copies(k0, stage, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):  # new: a tile sets off
         for copy in range(A_COPIES):
             r = a_row + copy * A_STEP
             if A_WHOLE or r < BM:
@@ -104,26 +104,28 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
         a_row, a_col = thread // A_ROW, thread % A_ROW * VECTOR
         b_row, b_col = thread // B_ROW, thread % B_ROW * VECTOR
 
+        K = uint32(A.shape[1])
+        for t in range(STAGES - uint32(1)):  # new: prologue, S − 1 tiles under way
+            if t * BK < K:
+                start_copies(t * BK, t, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
+            commit()
+
         for i in range(TM):
             for j in range(TN):
                 acc[i, j] = float32(0)
 
-        tiles = uint32(A.shape[1]) // BK
-        for t in range(STAGES - uint32(1)):  # new: prologue, S − 1 tiles under way
-            if t < tiles:
-                start_copies(t, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
-            commit()
+        ready, free = uint32(0), STAGES - uint32(1)  # new: the stage to compute, and the one to refill
+        for k_ahead in range(AHEAD, K + AHEAD, BK):
+            wait()  # my copies of this tile have arrived …
+            cuda.syncthreads()  # … and everybody's; and everyone has read the tile before
 
-        for t in range(tiles):
-            wait()  # my copies of tile t have arrived …
-            cuda.syncthreads()  # … and everybody's; and tile t − 1 has been read by everyone
-
-            ahead = t + STAGES - uint32(1)
-            if ahead < tiles:
-                start_copies(ahead, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
+            if k_ahead < K:
+                start_copies(k_ahead, free, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
             commit()  # even if empty: the wait counts groups
 
-            tile_product(As, Bs, t % STAGES, m, n, acc)
+            tile_product(As, Bs, ready, m, n, acc)
+            free = ready  # what has just been read is refilled next
+            ready = ready + uint32(1) if ready < STAGES - uint32(1) else uint32(0)
 
         for i in range(TM):
             for j in range(uint32(0), TN, VECTOR):

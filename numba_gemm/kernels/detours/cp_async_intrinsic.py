@@ -10,10 +10,10 @@ from __future__ import annotations
 from functools import cache
 
 from numba_gemm.device.async_copy import intrinsic
-from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, check, launch_config, make_pipelined_kernel
+from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, SMALL_TILE, check, launch_config, make_pipelined_kernel
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
 
 
 @cache

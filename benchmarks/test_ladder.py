@@ -1,0 +1,18 @@
+"""Every version on cubes, cold L2, against cuBLAS in the same rounds."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Measurement, clock
+
+from numba_gemm import VERSIONS, Version
+from numba_gemm.comparison import Problem
+
+SIZES = (1024, 2048, 4096)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+@pytest.mark.benchmark(group="ladder", timer=clock)
+def test_version(measurement: Measurement, version: Version, problem: Problem) -> None:
+    measurement.run(version, version.default_tile, problem)

@@ -1,0 +1,21 @@
+"""The cp.async pipeline over its depth S and the tile's BK, at 4096³."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from conftest import Measurement, clock
+
+from numba_gemm import ladder
+from numba_gemm.comparison import Problem
+
+VERSION = ladder.find("cp_async")
+
+
+@pytest.mark.parametrize("size", [4096])
+@pytest.mark.parametrize("bk", [8, 16, 32])
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.benchmark(group="pipeline", timer=clock)
+def test_stages_and_bk(measurement: Measurement, stages: int, bk: int, problem: Problem) -> None:
+    measurement.run(VERSION, replace(VERSION.default_tile, bk=bk, stages=stages), problem)

@@ -1,0 +1,55 @@
+"""What a stored figure was measured on: the device, its driver and clocks, and the versions in use."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+from cuda.bindings import driver as cu
+from numba import cuda
+
+from numba_gemm import runtime
+
+_PACKAGES = (
+    "numba-gemm",
+    "numba",
+    "numba-cuda",
+    "numpy",
+    "cuda-bindings",
+    "cuda-core",
+    "nvidia-nvjitlink",
+    "nvidia-nvvm",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cublas",
+)
+
+
+def describe() -> dict[str, Any]:
+    """A JSON object; names no host and no user."""
+    device = cuda.get_current_device()
+    return {
+        "gpu": device.name.decode() if isinstance(device.name, bytes) else str(device.name),
+        "compute_capability": ".".join(map(str, device.compute_capability)),
+        "multiprocessors": int(device.MULTIPROCESSOR_COUNT),
+        "maximum_clock_mhz": int(device.CLOCK_RATE) // 1000,
+        "l2_bytes": int(device.L2_CACHE_SIZE),
+        "cuda_driver": _cuda_version(int(runtime.checked("cuDriverGetVersion", cu.cuDriverGetVersion()))),
+        "python": platform.python_version(),
+        "packages": installed_packages(),
+    }
+
+
+def installed_packages() -> dict[str, str]:
+    """Versions of the packages that decide machine code and timing, of those that are installed."""
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"

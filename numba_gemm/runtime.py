@@ -1,0 +1,115 @@
+"""The CUDA driver's devices, streams and memory, through `cuda.bindings`; NumPy memory in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda
+
+from numba_gemm.device import SIMULATOR
+from numba_gemm.operands import Operand
+from numba_gemm.tile import FLOAT_BYTES
+
+if not SIMULATOR:
+    from cuda.bindings import driver as cu
+
+    _DEVICE_ORDINAL = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+
+
+class DriverError(RuntimeError):
+    """A CUDA driver call failed; the message names the call and CUDA's error."""
+
+
+def checked(call: str, result: tuple[Any, ...]) -> Any:
+    """The values of a driver call's result, or a DriverError that names the call."""
+    error, *values = result
+    if int(error) != 0:
+        _, text = cu.cuGetErrorString(error)
+        raise DriverError(f"{call} failed with {error.name}: {text.decode() if text else 'no description'}")
+    return values[0] if len(values) == 1 else None
+
+
+# Devices ---------------------------------------------------------------------------------------------
+
+
+def on_device(device: int) -> AbstractContextManager[Any]:
+    """Make `device` current, for Numba and for the driver."""
+    if SIMULATOR:
+        return nullcontext()
+    # The context manager costs microseconds, and nearly every call is for the current device already.
+    if current_device() == device:
+        return nullcontext()
+    context: AbstractContextManager[Any] = cuda.gpus[device]
+    return context
+
+
+def current_device() -> int:
+    """The ordinal of the device that this thread works on."""
+    if SIMULATOR:
+        return 0
+    error, device = cu.cuCtxGetDevice()
+    if int(error) != 0:  # this thread has no context yet; Numba makes the primary one current
+        return int(cuda.current_context().device.id)
+    return int(device)
+
+
+@cache
+def compute_capability(device: int) -> tuple[int, int]:
+    """(major, minor); a simulated device can do everything."""
+    if SIMULATOR:
+        return (99, 0)
+    major, minor = cuda.gpus[device].compute_capability
+    return int(major), int(minor)
+
+
+def device_of_pointer(pointer: int, name: str) -> int:
+    """The ordinal of the device that memory belongs to.
+
+    Raises:
+        TypeError: if the driver does not know the address as device memory.
+
+    """
+    error, device = cu.cuPointerGetAttribute(_DEVICE_ORDINAL, pointer)
+    if int(error) != 0:
+        raise TypeError(f"{name} points to {pointer:#x}, which is not GPU memory ({error.name})")
+    return int(device)
+
+
+def wait_for_producer(producer: int, stream: int) -> None:
+    """Work on `stream` from now on starts after what `producer` holds already; the host does not wait."""
+    if SIMULATOR or producer == stream:
+        return
+    event = checked("cuEventCreate", cu.cuEventCreate(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+    try:
+        checked("cuEventRecord", cu.cuEventRecord(event, producer))
+        checked("cuStreamWaitEvent", cu.cuStreamWaitEvent(stream, event, 0))
+    finally:
+        # The driver keeps a recorded event until it is no longer waited for.
+        cu.cuEventDestroy(event)
+
+
+# Memory ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scratch(rows: int, columns: int, name: str, device: int, stream: int) -> Iterator[Operand]:
+    """A contiguous matrix that exists, in stream order, for the work enqueued inside the `with`.
+
+    It belongs to this call alone: calls on other streams or threads never see its memory.
+    """
+    nbytes = max(rows * columns * FLOAT_BYTES, 1)
+    owner, pointer = None, 0
+    if SIMULATOR:
+        owner = np.empty(rows * columns, np.float32)
+        pointer = owner.ctypes.data
+    else:
+        pointer = int(checked("cuMemAllocAsync", cu.cuMemAllocAsync(nbytes, stream)))
+    try:
+        yield Operand(name, pointer, (rows, columns), (columns, 1), device=device, owner=owner)
+    finally:
+        if not SIMULATOR:
+            checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))

@@ -1,0 +1,140 @@
+"""What the tests run on: tiles, and shapes around a tile, each with the reason why it is there."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from numba_gemm import VERSIONS, Tile, Version
+from numba_gemm.device import SIMULATOR
+
+#: All six tiles of the seeds' table: (BM, BN, BK, TM, TN), 256 threads each.
+SEED_TILES = (
+    Tile(64, 64, 8, 4, 4),
+    Tile(128, 64, 8, 8, 4),
+    Tile(128, 128, 8, 8, 8),
+    Tile(128, 128, 16, 8, 8),
+    Tile(128, 256, 8, 8, 16),
+    Tile(256, 128, 8, 16, 8),
+)
+
+_BASE = Tile(16, 16, 4, 4, 4)
+_TALL = Tile(32, 16, 8, 8, 4)  # bm > bn, tm > tn, bk > 4
+_WIDE = Tile(16, 32, 8, 4, 8)  # the mirror image: a swap of m and n cannot hide in both
+_IDLE = Tile(16, 32, 4, 2, 4)  # more threads than copies: some have nothing to copy
+
+
+def staged(tile: Tile, stages: int) -> Tile:
+    return Tile(tile.bm, tile.bn, tile.bk, tile.tm, tile.tn, stages)
+
+
+#: At most 64 threads, which is what the simulator runs in reasonable time. The first one gets all shapes.
+SMALL_TILES: dict[str, tuple[Tile, ...]] = {
+    "naive": (Tile(2, 8, 1), Tile(4, 2, 1)),
+    "shared": (Tile(4, 4, 4), Tile(8, 8, 8)),
+    "register": (_BASE, _TALL, Tile(8, 16, 8, 2, 4), Tile(8, 8, 2, 2, 4)),
+    "vectorized": (_BASE, _TALL, _WIDE, _IDLE),
+    "cp_async": (
+        staged(_BASE, 3),
+        staged(_BASE, 2),  # classical double buffering
+        staged(_BASE, 4),
+        staged(_TALL, 3),
+        staged(_WIDE, 2),
+        staged(_IDLE, 4),
+        staged(Tile(8, 8, 4, 4, 4), 6),  # the deepest ring that ptx/ has waits for
+    ),
+    "cp_async_ptx": (staged(_BASE, 3), staged(_WIDE, 2)),
+    "cp_async_intrinsic": (staged(_BASE, 3), staged(_TALL, 4)),
+}
+
+
+def tiles(version: Version) -> tuple[Tile, ...]:
+    """The tiles to test a version with, here. A version that the table does not know brings its own small one."""
+    small = SMALL_TILES.get(version.name, (version.small_tile,))
+    return small if SIMULATOR else tuple(dict.fromkeys((*small, version.default_tile, *large_tiles(version))))
+
+
+def large_tiles(version: Version) -> tuple[Tile, ...]:
+    """The seeds' tiles, for the rungs that are written for them: with a register tile a thread."""
+    if version.default_tile.tm == 1:
+        return ()
+    stages = version.default_tile.stages
+    return tuple(tile if stages == 1 else staged(tile, stages) for tile in SEED_TILES)
+
+
+@dataclass(frozen=True)
+class Shape:
+    m: int
+    n: int
+    k: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+def whole_shape(tile: Tile) -> Shape:
+    """What every version takes without padding, in few blocks."""
+    return Shape(tile.bm, 2 * tile.bn, 3 * tile.bk, "whole tiles, three of them along K: odd")
+
+
+def ragged_shape(tile: Tile) -> Shape:
+    return Shape(tile.bm + 1, tile.bn - 1, 2 * tile.bk + 1, "no dimension is whole tiles")
+
+
+def shapes(tile: Tile) -> tuple[Shape, ...]:
+    """Everything about a shape that may matter to a kernel with this tile."""
+    bm, bn, bk, stages = tile.bm, tile.bn, tile.bk, tile.stages
+    fewer = max(1, stages - 2)
+    return (
+        Shape(bm, bn, bk, "exactly one tile, one turn of the K loop"),
+        Shape(bm - 1, bn - 1, 2 * bk - 1 if bk > 1 else 1, "one less than a tile: one block, its last row padded"),
+        Shape(bm + 1, bn + 1, bk + 1, "one more than a tile: a second block for one row and column"),
+        Shape(bm + 1, bn, bk, "only M is ragged"),
+        Shape(bm, bn + 1, bk, "only N is ragged"),
+        Shape(bm, bn, bk + 1, "only K is ragged"),
+        Shape(bm, bn, max(1, bk // 2), "K below BK"),
+        Shape(bm, bn, fewer * bk, "fewer tiles along K than the pipeline has stages to fill"),
+        Shape(bm, bn, (stages - 1 or 1) * bk, "the prologue starts every tile; the loop only drains"),
+        Shape(bm, bn, (stages + 4 | 1) * bk, "an odd number of K tiles, more than one turn of the ring"),
+        Shape(bm, bn, (stages + 5 & ~1) * bk, "an even number of K tiles, more than one turn of the ring"),
+        Shape(2 * bm, 3 * bn, 5 * bk, "M, N, K differ, several blocks each way: a swap cannot hide"),
+        Shape(1, 1, 1, "the smallest product"),
+        Shape(1, bn, 2 * bk, "a single row: its stride means nothing"),
+        Shape(bm, 1, 2 * bk, "a single column"),
+        Shape(7, 19, 11, "primes: nothing divides anything"),
+    )
+
+
+#: K ≥ 0 and no blocks to launch are part of the contract.
+EMPTY_SHAPES = (
+    Shape(0, 5, 3, "no rows"),
+    Shape(5, 0, 3, "no columns"),
+    Shape(5, 3, 0, "empty sums: zeros"),
+    Shape(0, 0, 0, "nothing at all"),
+)
+
+
+def _param(version: Version, tile: Tile, *rest, **options):
+    label = f"{version.name}-{tile.bm}x{tile.bn}x{tile.bk}-{tile.tm}x{tile.tn}-{tile.stages}"
+    return pytest.param(version, tile, *rest, id="-".join((label, *map(str, rest))), **options)
+
+
+#: Each version with its first small tile, for tests about what is around the kernel.
+FIRST_TILES = [_param(version, tiles(version)[0]) for version in VERSIONS]
+#: Each version with each of its tiles, for tests about the kernel.
+ALL_TILES = [_param(version, tile) for version in VERSIONS for tile in tiles(version)]
+
+
+def _shapes_to_run(version: Version, tile: Tile) -> tuple[Shape, ...]:
+    # In the simulator the detours are line by line rung 5, and a second tile needs no second look at edges.
+    thorough = not SIMULATOR or (tile == tiles(version)[0] and version.number is not None)
+    return tuple(dict.fromkeys(shapes(tile))) if thorough else (whole_shape(tile), ragged_shape(tile))
+
+
+#: Each version with its tiles and the shapes around each tile.
+ALL_SHAPES = [
+    _param(version, tile, shape)
+    for version in VERSIONS
+    for tile in tiles(version)
+    for shape in {str(shape): shape for shape in _shapes_to_run(version, tile)}.values()
+]

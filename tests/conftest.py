@@ -1,0 +1,62 @@
+"""Where this run happens decides which tests it has; what is left out is said in the header, not skipped one by one."""
+
+import numpy as np
+import pytest
+from numba import cuda
+
+from numba_gemm import driver
+from numba_gemm.device import SIMULATOR
+
+GPU = not SIMULATOR and cuda.is_available()
+
+
+def _left_out() -> dict[str, str]:
+    """Markers that cannot run here, and why."""
+    if SIMULATOR:
+        return {"gpu": "no real GPU", "machine_code": "the simulator compiles nothing"}
+    if GPU:
+        return {"simulator": "a real GPU"}
+    return {
+        "gpu": "no GPU",
+        "device": "no GPU; set NUMBA_ENABLE_CUDASIM=1 to run them in the simulator",
+        "simulator": "NUMBA_ENABLE_CUDASIM is not 1",
+    }
+
+
+def _place() -> str:
+    if SIMULATOR:
+        return "Numba's CUDA simulator"
+    if not GPU:
+        return "CPU only, no simulator"
+    device = cuda.get_current_device()
+    name = device.name.decode() if isinstance(device.name, bytes) else device.name
+    return f"{name}, compute capability {'.'.join(map(str, device.compute_capability))}"
+
+
+def pytest_report_header() -> str:
+    left_out = "; ".join(f"{marker} ({reason})" for marker, reason in _left_out().items())
+    return f"numba_gemm tests on {_place()}; left out: {left_out}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = _left_out()
+    deselected = [item for item in items if any(item.get_closest_marker(marker) for marker in left_out)]
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in set(deselected)]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """The same numbers in every run."""
+    return np.random.default_rng(20240229)
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch fails the test, whatever exception the test expects."""
+
+    def prepare(kernel, *_):
+        pytest.fail(f"{kernel} was launched")
+
+    monkeypatch.setattr(driver, "prepare", prepare)
