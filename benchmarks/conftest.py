@@ -101,6 +101,8 @@ class Measurement:
             n=n,
             k=k,
             tile=str(tile),
+            bk=tile.bk,
+            stages=tile.stages,
             tflops=2 * m * n * k / seconds / 1e12,
             vs_cublas=baseline / seconds,
             cublas_seconds=baseline,

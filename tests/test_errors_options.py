@@ -5,7 +5,7 @@ import pytest
 from guarded import Guarded
 from refusal import K, M, N, ones, refused
 
-from numba_gemm import VERSIONS, Tile, runtime, ladder, sgemm
+from numba_gemm import VERSIONS, Tile, ladder, runtime, sgemm
 from numba_gemm.choose import choose_version
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("nothing_runs")]

@@ -73,9 +73,7 @@ def test_parse_reads_cuobjdump_with_encodings_and_numeric_targets():
 
 
 def test_parse_skips_data_and_directives():
-    text = '\t.section\t.text.k,"ax",@progbits\n.text.k:\n        /*0000*/ \t.word\t0x00000018\n' + listing(
-        "EXIT"
-    )
+    text = '\t.section\t.text.k,"ax",@progbits\n.text.k:\n        /*0000*/ \t.word\t0x00000018\n' + listing("EXIT")
     assert [i.opcode for i in sass.parse(text)] == ["EXIT"]
 
 

@@ -146,7 +146,7 @@ def test_kinds_of_streams(stream, rng):
 
 
 def test_the_producers_streams_are_waited_for(rng, monkeypatch):
-    # The array interface names them; the driver call that waits is tested with the driver.
+    # The array interface names them; the wait itself is one driver call.
     waits = []
     monkeypatch.setattr(runtime, "wait_for_producer", lambda producer, stream: waits.append((producer, stream)))
     a, b = Guarded(wide_integers(rng, 16, 4)), Guarded(units(rng, 4, 16))

@@ -201,9 +201,7 @@ def test_stages(stages):
     tile.require_stages(stages, stages)
 
 
-@pytest.mark.parametrize(
-    "tile", [Tile(8, 4, 4), Tile(4, 8, 4), Tile(4, 4, 8), Tile(4, 4, 4, 2, 1), Tile(4, 4, 4, 1, 2)]
-)
+@pytest.mark.parametrize("sizes", [(8, 4, 4), (4, 8, 4), (4, 4, 8), (4, 4, 4, 2, 1), (4, 4, 4, 1, 2)])
 def test_squares(sizes):
     tile = Tile(*sizes)
     refuses(tile.require_square, tile, "bm = bn = bk", "tm = tn = 1")

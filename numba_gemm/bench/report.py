@@ -1,0 +1,130 @@
+"""Write the results tables of the README from stored benchmark results.
+
+`python -m numba_gemm.bench.report [--check]` in a checkout. Tables stand between markers such as
+`<!-- ladder: generated -->` and `<!-- end -->`; with `--check` nothing is written and the exit status is 1 if
+the README does not show the stored results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba_gemm import ladder
+
+RESULTS = Path("benchmarks/results/benchmarks.json")
+README = Path("README.md")
+
+Result = dict[str, Any]
+
+
+def main(arguments: list[str]) -> int:
+    stored = json.loads(RESULTS.read_text())
+    readme = README.read_text()
+    updated = render(readme, stored)
+    if "--check" in arguments:
+        if updated != readme:
+            print(f"{README} does not show {RESULTS}: run python -m numba_gemm.bench.report", file=sys.stderr)
+            return 1
+        return 0
+    README.write_text(updated)
+    return 0
+
+
+def render(readme: str, stored: dict[str, Any]) -> str:
+    """The text of the README with every generated section filled in from the results.
+
+    Raises:
+        ValueError: if the README lacks the markers of a section.
+    """
+    for name, table in SECTIONS.items():
+        pattern = re.compile(rf"(<!-- {name}: generated -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not pattern.search(readme):
+            raise ValueError(f"{README} has no section between <!-- {name}: generated --> and <!-- end -->")
+        readme = pattern.sub(lambda match, table=table: match[1] + table(stored) + match[2], readme)  # type: ignore[misc]
+    return readme
+
+
+def _results(stored: dict[str, Any], group: str) -> list[Result]:
+    """Results of a group, with the median time in seconds among them."""
+    return [
+        {**benchmark["extra_info"], "seconds": benchmark["stats"]["median"], "rounds": benchmark["stats"]["rounds"]}
+        for benchmark in stored["benchmarks"]
+        if benchmark["group"] == group
+    ]
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---", *["---:" if index > 1 else "---" for index in range(1, len(header))]], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def _ladder(stored: dict[str, Any]) -> str:
+    results = _results(stored, "ladder")
+    sizes = sorted({result["m"] for result in results})
+    largest = sizes[-1]
+    by = {(result["version"], result["m"]): result for result in results}
+    header = ["rung", "what it teaches", f"ms at {largest}³", "TFLOP/s"]
+    header += [f"× cuBLAS at {size}³" for size in sizes] + ["registers", "spilled bytes"]
+    rows = []
+    for version in ladder.VERSIONS:
+        if (version.name, largest) not in by:
+            continue
+        result = by[version.name, largest]
+        label = f"`{version.name}`" if version.number is None else f"**{version.number}** `{version.name}`"
+        rows.append(
+            [
+                label,
+                version.summary,
+                f"{result['seconds'] * 1e3:.2f}",
+                f"{result['tflops']:.1f}",
+                *[f"{by[version.name, size]['vs_cublas']:.2f}" for size in sizes],
+                str(result["registers"]),
+                str(result["local_bytes"]),
+            ]
+        )
+    baseline = sorted(result["cublas_seconds"] for result in results if result["m"] == largest)
+    median = baseline[len(baseline) // 2]
+    rows.append(["cuBLAS", "the baseline, TF32 off", f"{median * 1e3:.2f}", f"{2 * largest**3 / median / 1e12:.1f}"])
+    rows[-1] += ["1.00"] * len(sizes) + ["", ""]
+    return _table(header, rows) + f"\n{_provenance(stored, results)}\n"
+
+
+def _pipeline(stored: dict[str, Any]) -> str:
+    results = _results(stored, "pipeline")
+    by = {result["tile"]: result for result in results}
+    tile = ladder.find("cp_async").default_tile
+    depths = sorted({(result["bk"], result["stages"]) for result in results})
+    stages = sorted({stage for _, stage in depths})
+    rows = []
+    for bk in sorted({bk for bk, _ in depths}):
+        row = [f"BK = {bk}", f"{(tile.bm + tile.bn) * bk * 4 // 1024} KB a stage"]
+        for stage in stages:
+            result = next(r for r in by.values() if (r["bk"], r["stages"]) == (bk, stage))
+            row.append(f"{result['vs_cublas']:.2f}")
+        rows.append(row)
+    return _table(["", "shared memory", *[f"S = {stage}" for stage in stages]], rows)
+
+
+def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
+    machine = stored["machine_info"]
+    packages = machine["packages"]
+    named = ["numba", "numba-cuda", "nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-cublas"]
+    versions = ", ".join(f"{name} {packages[name]}" for name in named if name in packages)
+    return (
+        f"{machine['gpu']}, driver for CUDA {machine['cuda_driver']}, {stored['datetime'][:10]}; {versions}. "
+        f"Medians of {results[0]['rounds']} rounds with a cold L2; each round runs a version and cuBLAS in turn, and "
+        "the ratio is of their medians in the same rounds."
+    )
+
+
+#: Sections of the README by the name in their marker.
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"ladder": _ladder, "pipeline": _pipeline}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
