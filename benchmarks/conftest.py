@@ -88,12 +88,11 @@ class Measurement:
             clock.now += timer.time(candidate)
 
         self.benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1, warmup_rounds=0)
-        self._report(version, tile, problem.shape)
+        self._report(version, tile, problem.shape, candidate.loaded)
 
-    def _report(self, version: ladder.Version, tile: Tile, shape: tuple[int, int, int]) -> None:
+    def _report(self, version: ladder.Version, tile: Tile, shape: tuple[int, int, int], loaded: Any) -> None:
         m, n, k = shape
         seconds, baseline = self.benchmark.stats.stats.median, statistics.median(self.baseline)
-        loaded = driver.load(driver.gemm_kernel(version, tile), driver.GEMM_SIGNATURE, tile.shared_bytes)
         self.benchmark.extra_info.update(
             version=version.name,
             number=version.number,

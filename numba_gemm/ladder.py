@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels import signatures
+from numba_gemm.tile import Tile
+from numba_gemm.variant import Variant
 
 #: What a version may be able to do beyond C = A·B on whole tiles, and the arguments that ask for it.
 CAPABILITIES: dict[str, tuple[str, ...]] = {
@@ -43,6 +45,8 @@ class Version:
     foreign_files: tuple[str, ...] = ()
     #: Whether shared memory is dynamic, so that a tile may pass 48 KB.
     dynamic_shared: bool = False
+    #: Whether the kernel is made for a `Variant`: any layout, edges, epilogues.
+    takes_variants: bool = False
 
     def __str__(self) -> str:
         return self.name if self.number is None else f"{self.number} ({self.name})"
@@ -55,14 +59,21 @@ class Version:
         """Raises ValueError, with the constraint and the numbers, for a tile this kernel cannot use."""
         self.module.check(tile)
 
-    def make_kernel(self, tile: Tile) -> Any:
-        """The kernel for a tile, as made by `cuda.jit`; the same object each time."""
-        return self.module.make_kernel(tile)
+    def make_kernel(self, tile: Tile, variant: Variant | None = None) -> Any:
+        """The kernel for a tile, as made by `cuda.jit`; the same object each time.
 
-    def launch_config(self, tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-        """Grid, block and dynamic shared memory for C[m, n] = A[m, k] · B[k, n]."""
-        config: LaunchConfig = self.module.launch_config(tile, m, n, k)
-        return config
+        A version that takes variants is made for one: by default for whole row-major matrices.
+        """
+        return (
+            self.module.make_kernel(tile, variant or Variant())
+            if self.takes_variants
+            else self.module.make_kernel(tile)
+        )
+
+    @property
+    def signature(self) -> Any:
+        """The Numba types of the kernel's arguments."""
+        return signatures.GENERAL if self.takes_variants else signatures.PLAIN
 
     @property
     def needs_whole_tiles(self) -> bool:
@@ -80,6 +91,7 @@ def _version(
     alignment: int = 4,
     foreign_files: tuple[str, ...] = (),
     dynamic_shared: bool = False,
+    takes_variants: bool = False,
 ) -> Version:
     module = importlib.import_module(f"numba_gemm.kernels.{module_name}")
     return Version(
@@ -94,6 +106,7 @@ def _version(
         module_name=module_name,
         foreign_files=foreign_files,
         dynamic_shared=dynamic_shared,
+        takes_variants=takes_variants,
     )
 
 
@@ -114,6 +127,16 @@ VERSIONS: tuple[Version, ...] = (
         alignment=16,
         foreign_files=("cp_async.cu",),
         dynamic_shared=True,
+    ),
+    _version(
+        6,
+        "boundary",
+        "any shape and layout, epilogues",
+        module_name="v6_boundary",
+        capabilities=CAPABILITIES,
+        min_cc=_AMPERE,
+        dynamic_shared=True,
+        takes_variants=True,
     ),
     _version(
         None,

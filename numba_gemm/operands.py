@@ -55,8 +55,9 @@ class Operand:
         """First and one-past-last byte that the array touches."""
         if self.size == 0:
             return self.pointer, self.pointer
-        last = sum((extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True))
-        return self.pointer, self.pointer + (last + 1) * FLOAT_BYTES
+        reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
+        first = self.pointer + sum(floats for floats in reach if floats < 0) * FLOAT_BYTES
+        return first, self.pointer + (sum(floats for floats in reach if floats > 0) + 1) * FLOAT_BYTES
 
     def rows(self, first: int, end: int) -> Operand:
         """Rows first … end−1 of a matrix."""
@@ -240,9 +241,20 @@ def overlap(one: Operand, other: Operand) -> bool:
     return bool(np.shares_memory(np.asarray(_Described(one)), np.asarray(_Described(other))))
 
 
-def overlaps_itself(matrix: Operand) -> bool:
-    """Whether two indices of a matrix are the same element."""
-    (rows, columns), (row_stride, column_stride) = matrix.shape, matrix.strides
+def overlaps_itself(operand: Operand) -> bool:
+    """Whether two indices of a matrix, or of a batch of matrices, are the same element."""
+    if operand.size <= 1:
+        return False
+    if len(operand.shape) == 3:
+        batch, stride = operand.shape[0], operand.strides[0] * FLOAT_BYTES
+        first = replace(operand, shape=operand.shape[1:], strides=operand.strides[1:])
+        if overlaps_itself(first):
+            return True
+        # All matrices are alike: the first meets another one only as far as it reaches.
+        start, end = first.byte_range
+        near = min(batch - 1, (end - start) // abs(stride)) if stride else batch - 1
+        return any(overlap(first, replace(first, pointer=first.pointer + i * stride)) for i in range(1, near + 1))
+    (rows, columns), (row_stride, column_stride) = operand.shape, operand.strides
     if rows <= 1 or columns <= 1:
         return False
     # With unit stride along one axis, lines of the other start at least a line's length apart.

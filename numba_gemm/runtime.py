@@ -104,7 +104,7 @@ def scratch(rows: int, columns: int, name: str, device: int, stream: int) -> Ite
     nbytes = max(rows * columns * FLOAT_BYTES, 1)
     owner, pointer = None, 0
     if SIMULATOR:
-        owner = np.empty(rows * columns, np.float32)
+        owner = np.full(rows * columns, np.nan, np.float32)
         pointer = owner.ctypes.data
     else:
         pointer = int(checked("cuMemAllocAsync", cu.cuMemAllocAsync(nbytes, stream)))

@@ -37,10 +37,10 @@ OPT_IN_SHARED_BYTES: dict[tuple[int, int], int] = {
 
 
 class LaunchConfig(NamedTuple):
-    """Grid and block as (x, y), and the bytes of dynamic shared memory."""
+    """Grid and block as (x, y) or (x, y, z), and the bytes of dynamic shared memory."""
 
-    grid: tuple[int, int]
-    block: tuple[int, int]
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
     shared_bytes: int = 0
 
 
@@ -157,6 +157,25 @@ class Tile:
                 )
         self._require_rows("bk", self.bk, 4)
         self._require_rows("bn", self.bn, 4)
+
+    def require_line_copies(self) -> None:
+        """Copies along k or along lines (rows of A, columns of B), by 16 or 4 bytes, and stores of four."""
+        for name in ("bm", "bn", "tn"):
+            if getattr(self, name) % 4:
+                raise ValueError(
+                    f"{self}: {name} = {getattr(self, name)} is not a multiple of 4, the floats in a 16-byte access"
+                )
+        for name, extent in (("bm", self.bm), ("bn", self.bn), ("bk", self.bk)):
+            if self.threads % extent:
+                raise ValueError(
+                    f"{self}: {self.threads} threads do not copy whole lines of {name} = {extent} floats, one each"
+                )
+        for name, lines in (("bm", self.bm), ("bn", self.bn)):
+            if lines % (self.threads // self.bk):
+                raise ValueError(
+                    f"{self}: {self.threads} threads copy {self.threads // self.bk} lines of {self.bk} floats at once, "
+                    f"which does not divide {name} = {lines}"
+                )
 
     def _require_rows(self, name: str, row: int, vector: int) -> None:
         if self.threads % (row // vector):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from numba_gemm import driver
+from numba_gemm import launch
 from numba_gemm.device import SIMULATOR
 
 GPU = not SIMULATOR and cuda.is_available()
@@ -59,4 +59,4 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(kernel, *_):
         pytest.fail(f"{kernel} was launched")
 
-    monkeypatch.setattr(driver, "prepare", prepare)
+    monkeypatch.setattr(launch, "prepare", prepare)

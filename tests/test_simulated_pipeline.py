@@ -8,10 +8,11 @@ import pytest
 from checks import small_integers
 from numba import cuda
 
-from numba_gemm import VERSIONS, Tile
+from numba_gemm import VERSIONS, Tile, driver
 from numba_gemm.device import async_copy
 from numba_gemm.device.async_copy import intrinsic
 from numba_gemm.kernels.v5_cp_async import launch_config, make_pipelined_kernel
+from numba_gemm.operands import as_operand
 
 pytestmark = pytest.mark.simulator
 
@@ -22,17 +23,13 @@ def tile_of(stages):
     return Tile(8, 8, 4, 4, 4, stages)
 
 
-def product(make_kernel, config_of, tile, rng, turns):
+def pipelined(copy, tile, rng, turns=7):
     """C of one block and its exact value; C starts as zeros, so that every NaN comes through the pipeline."""
     a, b = small_integers(rng, tile.bm, turns * tile.bk), small_integers(rng, turns * tile.bk, tile.bn)
     device_a, device_b, c = map(cuda.to_device, (a, b, np.zeros((tile.bm, tile.bn), np.float32)))
-    config = config_of(tile, tile.bm, tile.bn, turns * tile.bk)
-    make_kernel(tile)[config.grid, config.block, 0, config.shared_bytes](device_a, device_b, c)
+    config = launch_config(tile, tile.bm, tile.bn, turns * tile.bk)
+    make_pipelined_kernel(tile, copy)[config.grid, config.block, 0, config.shared_bytes](device_a, device_b, c)
     return c.copy_to_host(), a @ b
-
-
-def pipelined(copy, tile, rng, turns=7):
-    return product(lambda tile: make_pipelined_kernel(tile, copy), launch_config, tile, rng, turns)
 
 
 def wait_for(pending):
@@ -93,6 +90,33 @@ def test_copies_that_read_the_wrong_place_show(rng):
     assert (c != expected).any()
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3, 7])
+@pytest.mark.parametrize("stages", STAGES)
+def test_no_copy_reads_outside_its_operand(stages, turns, rng):
+    # A tile beyond K that nobody waits for does not show in C, only as a fault on a GPU: look when it is issued.
+    right = intrinsic(stages - 2)
+
+    def copy16(dst, dst_index, src, src_index):
+        row, column = (int(index) for index in src_index)
+        if row >= src.shape[0] or column + 4 > src.shape[1]:
+            raise IndexError(f"a copy reads {src_index} of an operand of shape {tuple(src.shape)}")
+        right.copy16(dst, dst_index, src, src_index)
+
+    c, expected = pipelined(right._replace(copy16=copy16), tile_of(stages), rng, turns)
+    np.testing.assert_array_equal(c, expected)
+
+
+def product_of(version, rng, turns):
+    """The same for any version of the ladder."""
+    tile = version.small_tile
+    a, b = small_integers(rng, tile.bm, turns * tile.bk), small_integers(rng, turns * tile.bk, tile.bn)
+    arrays = [cuda.to_device(array) for array in (a, b, np.zeros((tile.bm, tile.bn), np.float32))]
+    operands = [as_operand(array, "operand", 0) for array in arrays]
+    for launch in driver.prepare_gemm(version, tile, *operands, 0):
+        launch()
+    return arrays[-1].copy_to_host(), a @ b
+
+
 BARRIERS = [version for version in VERSIONS if version.number != 1]
 
 
@@ -114,11 +138,11 @@ def no_barriers(monkeypatch):
 @pytest.mark.parametrize("version", BARRIERS, ids=lambda version: version.name)
 @pytest.mark.usefixtures("no_barriers")
 def test_kernels_without_barriers_are_found(version, rng):
-    c, _ = product(version.make_kernel, version.launch_config, version.small_tile, rng, turns=3)
+    c, _ = product_of(version, rng, turns=3)
     assert np.isnan(c).any(), c
 
 
 @pytest.mark.parametrize("version", BARRIERS, ids=lambda version: version.name)
 def test_the_same_kernels_with_barriers_are_exact(version, rng):
-    c, expected = product(version.make_kernel, version.launch_config, version.small_tile, rng, turns=3)
+    c, expected = product_of(version, rng, turns=3)
     np.testing.assert_array_equal(c, expected)

@@ -6,6 +6,7 @@ from cases import SEED_TILES, large_tiles, staged
 
 from numba_gemm import VERSIONS, Tile
 from numba_gemm.tile import OPT_IN_SHARED_BYTES, LaunchConfig, opt_in_shared_bytes
+from numba_gemm.variant import Variant
 
 
 def refuses(check, *fragments):
@@ -85,10 +86,16 @@ def test_versions_take_their_tiles(version):
         version.check(tile)
         # The counts differ, and M is ragged: a grid that is swapped or rounded down shows.
         m, n, k = 3 * tile.bm + 1, 5 * tile.bn, 7 * tile.bk
-        config = version.launch_config(tile, m, n, k)
-        assert config.grid == (5, 4)
+        if version.takes_variants:
+            config = version.module.launch_config(tile, Variant(), m, n, 3)
+            assert config.grid == (5 * 4, 1, 3)
+            # A transposed on the way in has longer rows in shared memory.
+            assert tile.shared_bytes < config.shared_bytes <= 1.25 * tile.shared_bytes
+        else:
+            config = version.module.launch_config(tile, m, n, k)
+            assert config.grid == (5, 4)
+            assert config.shared_bytes == (tile.shared_bytes if version.dynamic_shared else 0)
         assert config.block[0] * config.block[1] == tile.threads
-        assert config.shared_bytes == (tile.shared_bytes if version.dynamic_shared else 0)
         assert isinstance(config, LaunchConfig)
     assert version.small_tile.threads <= 64
 

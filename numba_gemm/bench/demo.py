@@ -199,6 +199,6 @@ def _machine_code_cells(version: Version, arch: str) -> list[str]:
 
     kernel = version.make_kernel(version.default_tile)
     foreign = [foreign_source(name) for name in version.foreign_files]
-    code = compile_kernel(kernel, driver.GEMM_SIGNATURE, arch, foreign)
+    code = compile_kernel(kernel, version.signature, arch, foreign)
     loop = main_loop(parse(code.sass))
     return [_registers(code.registers, code.local_bytes), f"{loop.ffma_share:.0%}"]

@@ -5,7 +5,7 @@ temperature meets all alike and their ratio is honest. Each timed launch follows
 buffer of more than twice the L2, so that nothing of an earlier round is left in it. (Writing the
 buffer would leave dirty lines, whose write-back would be charged to the candidate.) That kernel also
 keeps the GPU busy while the host enqueues the events and the launch: as long as enqueuing takes less, about 40 µs
-on an H200, no host time is measured. So a candidate has to be prepared (`driver.prepare`), not `sgemm`.
+on an H200, no host time is measured. So a candidate has to be prepared (`launch.prepare`), not `sgemm`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from cuda.bindings import driver as cu
 from numba import cuda, float32, types, uint32
 
-from numba_gemm import driver, runtime
+from numba_gemm import runtime
+from numba_gemm.launch import prepare
 from numba_gemm.operands import as_operand
 from numba_gemm.tile import LaunchConfig
 
@@ -84,7 +85,7 @@ def _prepare_flush(stream: int) -> Launch:
     sink = cuda.to_device(np.zeros(1, np.float32))
     arguments = as_operand(buffer, "buffer", 0), as_operand(sink, "sink", 0)
     config = LaunchConfig(grid=(_BLOCKS, 1), block=(_THREADS, 1))
-    return driver.prepare(_read_kernel(), types.void(float32[::1], float32[::1]), config, arguments, stream)
+    return prepare(_read_kernel(), types.void(float32[::1], float32[::1]), config, arguments, stream)
 
 
 @cache

@@ -114,15 +114,38 @@ _queue = _Queue()
 
 
 def cp_async16(dst, dst_index, src, src_index):
-    """Copy four floats, `dst[dst_index:] = src[src_index:]`, some time before the matching wait returns."""
+    """Copy four floats, `dst[dst_index:] = src[src_index:]`, some time before the matching wait returns.
+
+    Both addresses are multiples of 16.
+    """
+    _enqueue(dst, dst_index, src, src_index, 4, 4)
+
+
+def cp_async16_or_zero(dst, dst_index, src, src_index, count):
+    """Like `cp_async16`, but reads only the first `count` floats, 0 … 4, and writes 0 for the rest."""
+    _enqueue(dst, dst_index, src, src_index, 4, count)
+
+
+def cp_async4(dst, dst_index, src, src_index):
+    """Copy one float, `dst[dst_index] = src[src_index]`, some time before the matching wait returns."""
+    _enqueue(dst, dst_index, src, src_index, 1, 1)
+
+
+def cp_async4_or_zero(dst, dst_index, src, src_index, count):
+    """Like `cp_async4` if `count` is 1; if it is 0, reads nothing and writes 0."""
+    _enqueue(dst, dst_index, src, src_index, 1, count)
+
+
+def _enqueue(dst, dst_index, src, src_index, width, count):
+    """Poison `width` floats now; at the wait, copy `count` of them and zero the rest."""
     *dst_head, dst_last = dst_index
     *src_head, src_last = src_index
 
     def arrive():
-        for q in range(4):
-            dst[(*dst_head, dst_last + q)] = src[(*src_head, src_last + q)]
+        for q in range(width):
+            dst[(*dst_head, dst_last + q)] = src[(*src_head, src_last + q)] if q < count else 0
 
-    for q in range(4):
+    for q in range(width):
         dst[(*dst_head, dst_last + q)] = np.nan
     _queue.open.append(arrive)
 
@@ -157,20 +180,32 @@ if not SIMULATOR:
 
         return types.CPointer(array.dtype)(array, index), generate
 
-    @numba_intrinsic
-    def _cp_async16(typing_context, dst, dst_index, src, src_index):
-        def generate(context, builder, signature, arguments):
-            target = element_pointer(context, builder, *signature.args[:2], *arguments[:2])
-            source = element_pointer(context, builder, *signature.args[2:], *arguments[2:])
-            inline_ptx(
-                builder,
-                "cp.async.cg.shared.global [$0], [$1], 16;",
-                ["r", "l"],
-                [shared_address(builder, target), source],
-            )
-            return context.get_dummy_value()
+    def _copy_intrinsic(instruction, width):
+        """An intrinsic for one width: of `width` bytes, `count` floats are read and the rest is zeroed."""
 
-        return types.void(dst, dst_index, src, src_index), generate
+        @numba_intrinsic
+        def copy(typing_context, dst, dst_index, src, src_index, count):
+            def generate(context, builder, signature, arguments):
+                target = element_pointer(context, builder, *signature.args[:2], *arguments[:2])
+                source = element_pointer(context, builder, *signature.args[2:4], *arguments[2:4])
+                floats = context.cast(builder, arguments[4], signature.args[4], types.uint32)
+                bytes_read = builder.mul(floats, floats.type(4))
+                inline_ptx(
+                    builder,
+                    f"{instruction} [$0], [$1], {width}, $2;",
+                    ["r", "l", "r"],
+                    [shared_address(builder, target), source, bytes_read],
+                )
+                return context.get_dummy_value()
+
+            return types.void(dst, dst_index, src, src_index, count), generate
+
+        return copy
+
+    # .cg leaves the L1 alone and exists for 16 bytes only.
+    _copy16 = _copy_intrinsic("cp.async.cg.shared.global", 16)
+    _copy4 = _copy_intrinsic("cp.async.ca.shared.global", 4)
+    _FOUR, _ONE = np.uint32(4), np.uint32(1)
 
     @numba_intrinsic
     def _cp_async_commit(typing_context):
@@ -194,7 +229,19 @@ if not SIMULATOR:
 
     @overload(cp_async16, target="cuda")
     def _(dst, dst_index, src, src_index):
-        return lambda dst, dst_index, src, src_index: _cp_async16(dst, dst_index, src, src_index)
+        return lambda dst, dst_index, src, src_index: _copy16(dst, dst_index, src, src_index, _FOUR)
+
+    @overload(cp_async16_or_zero, target="cuda")
+    def _(dst, dst_index, src, src_index, count):
+        return lambda dst, dst_index, src, src_index, count: _copy16(dst, dst_index, src, src_index, count)
+
+    @overload(cp_async4, target="cuda")
+    def _(dst, dst_index, src, src_index):
+        return lambda dst, dst_index, src, src_index: _copy4(dst, dst_index, src, src_index, _ONE)
+
+    @overload(cp_async4_or_zero, target="cuda")
+    def _(dst, dst_index, src, src_index, count):
+        return lambda dst, dst_index, src, src_index, count: _copy4(dst, dst_index, src, src_index, count)
 
     @overload(cp_async_commit, target="cuda")
     def _():

@@ -16,7 +16,7 @@ from typing import Any
 from numba_gemm.device.target import SIMULATOR
 
 #: What can end up in machine code, relative to the package.
-_SOURCES = ("device/*.py", "kernels/**/*.py", "tile.py")
+_SOURCES = ("device/*.py", "kernels/**/*.py", "tile.py", "variant.py")
 
 
 @cache

@@ -21,6 +21,7 @@ def shared_view(memory, shape, offset):
 if not SIMULATOR:
     from llvmlite import ir
     from numba.cuda import cgutils, types
+    from numba.cuda.core import ir_utils
     from numba.cuda.extending import intrinsic, overload
     from numba.cuda.np.arrayobj import populate_array
 
@@ -54,6 +55,12 @@ if not SIMULATOR:
             return view._getvalue()
 
         return view_type(memory, shape, offset), generate
+
+    def _add_alias(view, arguments, alias_map, argument_aliases):
+        ir_utils._add_alias(view, arguments[0].name, alias_map, argument_aliases)
+
+    # Inlining removes stores to arrays that nobody reads: it has to know that a view reads `memory`.
+    ir_utils.alias_func_extensions["_shared_view", __name__] = _add_alias
 
     # Inlined: Numba lets no function return an array that it did not receive.
     @overload(shared_view, target="cuda", inline="always")

@@ -1,0 +1,93 @@
+"""Any product of strided operands, arranged the way a kernel sees it: `Arrangement`.
+
+A kernel writes C row by row (unit stride along n) and reads A and B with unit stride along one axis each.
+Transposes, column-major arrays and leading dimensions are all the same thing here: which axis has the unit
+stride, and how far apart its lines are. A column-major C is computed as Cᵀ = Bᵀ·Aᵀ; then rows
+are the caller's columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numba_gemm.operands import Operand
+
+#: Bytes, and floats, of a vector access.
+_VECTOR_BYTES, _VECTOR_FLOATS = 16, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A matrix as lines with unit stride, `lead` floats apart; matrices of a batch are `batch` floats apart."""
+
+    pointer: int
+    count: int
+    lead: int
+    batch: int = 0
+
+    @property
+    def takes_vectors(self) -> bool:
+        """Whether each group of four from the start of a line on is a 16-byte access."""
+        return (
+            self.pointer % _VECTOR_BYTES == 0 and self.lead % _VECTOR_FLOATS == 0 and self.batch % _VECTOR_FLOATS == 0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What a kernel computes: C[m, n] from A and B, `batch` times."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    a: Lines
+    b: Lines
+    c: Lines
+    #: Whether lines of A run along k (A as usual), and lines of B (B transposed).
+    a_along_k: bool
+    b_along_k: bool
+    #: Whether this computes the transpose of what the caller sees.
+    transposed: bool
+
+    @property
+    def vector(self) -> bool:
+        """Whether all 16-byte accesses that the kernel would make are aligned. Copies along k are by 4 bytes."""
+        return (
+            self.c.takes_vectors
+            and (self.a_along_k or self.a.takes_vectors)
+            and (self.b_along_k or self.b.takes_vectors)
+        )
+
+
+def arrange(a: Operand, b: Operand, c: Operand, *, trans_a: bool = False, trans_b: bool = False) -> Arrangement:
+    """The arrangement of c = op(a)·op(b); shapes are taken as checked."""
+    (m, n), k = c.shape[-2:], a.shape[-2 if trans_a else -1]
+    batch = math.prod(c.shape[:-2])
+    along_n, c_lines = _lines(c, False)
+    if along_n:
+        a_along_k, a_lines = _lines(a, trans_a)
+        b_along_n, b_lines = _lines(b, trans_b)
+        return Arrangement(m, n, k, batch, a_lines, b_lines, c_lines, a_along_k, not b_along_n, False)
+    _, c_lines = _lines(c, True)
+    a_along_k, a_lines = _lines(b, not trans_b)
+    b_along_n, b_lines = _lines(a, not trans_a)
+    return Arrangement(n, m, k, batch, a_lines, b_lines, c_lines, a_along_k, not b_along_n, True)
+
+
+def _lines(operand: Operand, transposed: bool) -> tuple[bool, Lines]:
+    """Whether lines of op(operand) are its rows, and the lines."""
+    order = (-1, -2) if transposed else (-2, -1)
+    rows, columns = (operand.shape[axis] for axis in order)
+    row_stride, column_stride = (operand.strides[axis] for axis in order)
+    batched = len(operand.shape) == 3 and operand.shape[0] > 1
+    batch = operand.strides[0] if batched else 0
+    # The stride of an axis of length 1 means nothing: a single line may be followed by an aligned one.
+    if column_stride == 1 or columns <= 1:
+        return True, Lines(operand.pointer, rows, row_stride if rows > 1 else _aligned(columns), batch)
+    return False, Lines(operand.pointer, columns, column_stride if columns > 1 else _aligned(rows), batch)
+
+
+def _aligned(floats: int) -> int:
+    return -(-floats // _VECTOR_FLOATS) * _VECTOR_FLOATS

@@ -1,0 +1,216 @@
+"""What happens to a sum of products on its way to C: scaling, adding, bias, activation, a user's function.
+
+    x = alpha · sum + beta · C + bias,  then activation,  then epilogue
+
+`make_epilogue` puts together one device function for a kernel. Functions of a user are device functions
+like any other: compiled into the kernel, and part of its key, see `function_key`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import float32
+
+from numba_gemm.device.target import SIMULATOR, device_function
+
+_SQRT_HALF = np.float32(math.sqrt(0.5))
+_TWO_SQRT_2_OVER_PI = np.float32(2 * math.sqrt(2 / math.pi))
+_CUBIC = np.float32(0.044715)
+_HALF, _ONE = np.float32(0.5), np.float32(1)
+
+
+def relu(x):
+    """max(x, 0); NaN stays NaN."""
+    return float32(0) if x < float32(0) else x
+
+
+def gelu(x):
+    """The Gaussian error linear unit x · Φ(x), by erfc, which does not cancel where Φ is small."""
+    return float32(x * _HALF * float32(math.erfc(-x * _SQRT_HALF)))
+
+
+def gelu_tanh(x):
+    """The tanh approximation of gelu, ½x(1 + tanh u); 1 + tanh u = 2/(1 + exp(−2u)) does not cancel."""
+    return float32(x / (_ONE + _exp(-_TWO_SQRT_2_OVER_PI * (x + _CUBIC * x * x * x))))
+
+
+def silu(x):
+    """The sigmoid linear unit x / (1 + exp(−x))."""
+    return float32(x / (_ONE + _exp(-x)))
+
+
+if SIMULATOR:
+
+    def _exp(x):
+        """Like the GPU's: overflows to infinity without complaint."""
+        with np.errstate(over="ignore"):
+            return np.exp(np.float32(x))
+else:
+
+    @device_function
+    def _exp(x):
+        return float32(math.exp(x))
+
+
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What decides the code of an epilogue. Two that are equal compile to the same code."""
+
+    bias: bool = False
+    activation: str | None = None
+    #: Key of the user's function, see `function_key`; the function itself is no part of the comparison.
+    key: str | None = None
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+    #: Whether the kernel computes the transpose of what the user sees: rows are the user's columns.
+    transposed: bool = False
+
+
+def make_epilogue(epilogue: Epilogue) -> Any:
+    """Device function (sum, old, row, column, bias, alpha, beta) → value of C[row, column].
+
+    `old` is the present value of C, used only where beta is not 0. `bias` is an (N, stride) array whose
+    first column counts.
+    """
+    BIAS = epilogue.bias
+    TRANSPOSED = epilogue.transposed
+    activate = device_function(ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity)
+    apply = _user_function(epilogue.function)
+
+    @device_function
+    def finish(total, old, row, column, bias, alpha, beta):
+        x = alpha * total
+        if beta != float32(0):
+            x += beta * old
+        if BIAS:
+            x += bias[row if TRANSPOSED else column, 0]
+        x = activate(x)
+        return float32(apply(x, column, row) if TRANSPOSED else apply(x, row, column))
+
+    return finish
+
+
+def _identity(x):
+    return x
+
+
+def _user_function(function: Callable[..., Any] | None) -> Any:
+    """The user's f(x) or f(x, row, column) as a device function of three arguments."""
+    if function is None:
+
+        @device_function
+        def nothing(x, row, column):
+            return x
+
+        return nothing
+    inner = device_function(function) if isinstance(function, types.FunctionType) else function
+    if takes_position(function):
+        return inner
+
+    @device_function
+    def of_value(x, row, column):
+        return inner(x)
+
+    return of_value
+
+
+def takes_position(function: Callable[..., Any]) -> bool:
+    """Whether an epilogue is f(x, row, col) rather than f(x).
+
+    Raises:
+        TypeError: if it takes neither one nor three arguments.
+    """
+    plain = getattr(function, "py_func", function)
+    try:
+        signature = inspect.signature(plain)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"epilogue {function!r} has no signature that can be read; pass a Python function") from error
+    for count in (1, 3):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count == 3
+    raise TypeError(f"epilogue {plain.__name__}{signature} must take (x) or (x, row, col)")
+
+
+#: Modules whose contents do not change between two calls.
+_FIXED_MODULES = frozenset({"math", "cmath", "operator", "numpy", "numba", "numba.cuda"})
+
+
+def function_key(function: Callable[..., Any]) -> str:
+    """A digest of all that decides what a function compiles to.
+
+    That is its bytecode and constants, the values of its closure and defaults, and those of the globals
+    that it names, functions among them in the same way. Two functions with the same key are the same code.
+
+    Raises:
+        TypeError: for a value that has no reliable description.
+    """
+    digest = hashlib.sha256()
+    for part in _describe(getattr(function, "py_func", function), set()):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _describe(value: Any, seen: set[int]) -> list[str]:
+    value = getattr(value, "py_func", value)  # a function already given to Numba
+    if isinstance(value, types.FunctionType):
+        if id(value) in seen:  # recursion
+            return [f"again {value.__qualname__}"]
+        seen.add(id(value))
+        cells = [cell.cell_contents for cell in value.__closure__ or ()]
+        parts = ["function", *_describe(value.__code__, seen), *_describe(value.__defaults__, seen)]
+        for cell in cells:
+            parts += _describe(cell, seen)
+        names = _names(value.__code__)
+        for name in names:
+            if name in value.__globals__:
+                found = value.__globals__[name]
+                parts += [name, *_describe(found, seen)]
+                if isinstance(found, types.ModuleType) and found.__name__ not in _FIXED_MODULES:
+                    for attribute in names:  # `settings.SCALE`: the attribute's value is compiled in
+                        if hasattr(found, attribute):
+                            parts += [attribute, *_describe(getattr(found, attribute), seen)]
+        return parts
+    if isinstance(value, types.CodeType):
+        parts = ["code", value.co_code.hex(), *value.co_names, *value.co_varnames]
+        for constant in value.co_consts:
+            parts += _describe(constant, seen)
+        return parts
+    if isinstance(value, tuple | list):
+        return [type(value).__name__, str(len(value)), *(part for item in value for part in _describe(item, seen))]
+    if isinstance(value, types.ModuleType):
+        return ["module", value.__name__]
+    if isinstance(value, type | types.BuiltinFunctionType | np.ufunc):
+        return ["named", f"{getattr(value, '__module__', '')}.{value.__name__}"]
+    if isinstance(value, np.ndarray):
+        return ["array", str(value.dtype), str(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic | frozenset):
+        return [type(value).__name__, repr(value)]
+    if type(value).__module__.startswith(("numba.", "numba_cuda.")):  # types such as float32
+        return ["numba", repr(value)]
+    raise TypeError(
+        f"the epilogue uses {value!r}, of type {type(value).__name__}, from its closure or globals; "
+        "a kernel can hold numbers, strings, tuples, arrays and functions"
+    )
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Global names in a function and in those that it defines."""
+    names = list(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names += _names(constant)
+    return names
