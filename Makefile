@@ -30,9 +30,9 @@ test-simulator: $(READY)
 test-host: $(READY)
 	$(PYTHON) -m pytest -n 2 -q -m "not device and not gpu"
 
-# The same tests on the GPU, then each of compute-sanitizer's tools over every version.
+# What needs a GPU or the simulator, on the GPU; then each of compute-sanitizer's tools over every version.
 test-gpu: $(READY) cublas
-	$(PYTHON) -m pytest -q
+	$(PYTHON) -m pytest -n 8 -q -m "device or gpu"
 	$(MAKE) sanitize PYTHON=$(PYTHON)
 
 sanitize: $(READY)

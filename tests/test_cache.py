@@ -133,7 +133,7 @@ import json
 import numpy as np
 from numba import cuda
 from numba_gemm import sgemm
-from numba_gemm.driver import gemm_kernel
+from numba_gemm.launch import gemm_kernel
 from numba_gemm.ladder import find
 
 a = np.arange(128 * 8, dtype=np.float32).reshape(128, 8) % 7
@@ -150,7 +150,11 @@ print(json.dumps({
 
 def multiply_in_a_process(folder, cache_folder):
     """`folder` holds the package; compiled kernels go to `cache_folder`."""
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(cache_folder)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "NUMBA_CACHE_DIR": str(cache_folder),
+    }
     done = subprocess.run(
         [sys.executable, "-c", MULTIPLY], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -148,7 +148,7 @@ def test_read_only_c():
 
 def test_different_devices(monkeypatch):
     device_of = {}
-    monkeypatch.setattr(operands, "_device_of", lambda _, name: device_of[name])
+    monkeypatch.setattr(operands, "_device_of", lambda _, name: device_of.get(name, 0))
     arrays = {"a": view((M, K)), "b": view((K, N)), "c": view((M, N))}
     for odd in arrays:
         device_of.update(dict.fromkeys(arrays, 0) | {odd: 1})

@@ -42,7 +42,7 @@ def make_kernel(tile: Tile):
         # The last blocks reach past the edge of C.
         if row < uint32(C.shape[0]) and col < uint32(C.shape[1]):
             total = float32(0)
-            k = uint32(0)  # `for … in range` would carry a second counter: a third of this small loop
+            k = uint32(0)
             while k < uint32(A.shape[1]):
                 total += A[row, k] * B[k, col]
                 k += uint32(1)

@@ -49,7 +49,8 @@ def make_kernel(tile: Tile):
         col0 = uint32(cuda.blockIdx.x) * BN
 
         total = float32(0)
-        for k0 in range(uint32(0), uint32(A.shape[1]), BK):
+        k0 = uint32(0)
+        while k0 < uint32(A.shape[1]):
             As[m, n] = A[row0 + m, k0 + n]  # new: global → shared, once an element
             Bs[m, n] = B[k0 + m, col0 + n]
             cuda.syncthreads()  # the tiles are complete before anyone reads them
@@ -57,6 +58,7 @@ def make_kernel(tile: Tile):
             for k in range(BK):
                 total += As[m, k] * Bs[k, n]
             cuda.syncthreads()  # everyone has read them before anyone overwrites them
+            k0 = uint32(k0 + BK)
 
         C[row0 + m, col0 + n] = total
 

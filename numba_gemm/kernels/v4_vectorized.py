@@ -83,7 +83,8 @@ def make_kernel(tile: Tile):
             for j in range(TN):
                 acc[i, j] = float32(0)
 
-        for k0 in range(uint32(0), uint32(A.shape[1]), BK):
+        k0 = uint32(0)
+        while k0 < uint32(A.shape[1]):
             for copy in range(A_COPIES):
                 r = a_row + copy * A_STEP
                 if A_WHOLE or r < BM:
@@ -100,6 +101,7 @@ def make_kernel(tile: Tile):
 
             tile_product(As, Bs, m, n, acc)
             cuda.syncthreads()  # everyone has read them before anyone overwrites them
+            k0 = uint32(k0 + BK)
 
         for i in range(TM):
             for j in range(uint32(0), TN, VECTOR):  # new: 16 bytes a store
