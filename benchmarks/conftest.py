@@ -1,8 +1,8 @@
 """pytest-benchmark with a clock that only runs while the GPU works on the candidate.
 
-Each round launches the candidate and cuBLAS in turn, both with a cold L2, and verifies nothing: the
-result was verified before the first round. The clock that pytest-benchmark reads advances by the
-candidate's event time alone, so its statistics are GPU times; the ratio to cuBLAS, from the same rounds, is in
+Each round launches a baseline and the candidate in turn, both with a cold L2, and verifies nothing: results
+were verified before the first round. The clock that pytest-benchmark reads advances by the candidate's
+event time alone, so its statistics are GPU times; the ratio to the baseline, from the same rounds, is in
 `extra_info`.
 """
 
@@ -18,6 +18,8 @@ import pytest
 from numba import cuda
 
 from numba_gemm import Tile, driver, ladder
+from numba_gemm.bench.cublas import Cublas
+from numba_gemm.bench.timing import GpuTimer, Launch
 from numba_gemm.comparison import Problem
 from numba_gemm.device import SIMULATOR
 from numba_gemm.operands import as_operand
@@ -55,60 +57,75 @@ clock = GpuClock()
 
 @dataclass
 class Measurement:
-    """Runs one version against cuBLAS inside pytest-benchmark."""
+    """Times a candidate against a baseline, in turn, inside pytest-benchmark."""
 
     benchmark: Any
-    baseline: list[float] = field(default_factory=list)
+    _baseline_seconds: list[float] = field(default_factory=list)
 
-    def run(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
-        from numba_gemm.bench.cublas import Cublas
-        from numba_gemm.bench.timing import GpuTimer
-
-        m, n, _ = problem.shape
-        c = cuda.to_device(np.full((m, n), np.nan, np.float32))
-        operands = as_operand(problem.a, "a", 0), as_operand(problem.b, "b", 0), as_operand(c, "c", 0)
-        timer, cublas = GpuTimer(), Cublas()
-
-        (candidate,) = driver.prepare_gemm(version, tile, *operands, 0)
-
-        def baseline() -> None:
-            cublas.sgemm(*operands)
-
-        for launch in (baseline, candidate):
-            c.copy_to_device(np.full((m, n), np.nan, np.float32))
-            launch()
-            error = problem.reference.error(c.copy_to_host())
-            assert error <= 1, f"{version} is wrong: error is {error} of its bound"
+    def compare(self, candidate: Launch, baseline: Launch, /, *, flops: int, **extra: Any) -> None:
+        """`extra` goes to `extra_info`, besides the rates and the ratio of the medians."""
+        timer = GpuTimer()
         for _ in range(WARM_UPS):
             baseline()
             candidate()
 
         def one_round() -> None:
-            self.baseline.append(timer.time(baseline))
+            self._baseline_seconds.append(timer.time(baseline))
             clock.now += timer.time(candidate)
 
         self.benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1, warmup_rounds=0)
-        self._report(version, tile, problem.shape, candidate.loaded)
-
-    def _report(self, version: ladder.Version, tile: Tile, shape: tuple[int, int, int], loaded: Any) -> None:
-        m, n, k = shape
-        seconds, baseline = self.benchmark.stats.stats.median, statistics.median(self.baseline)
+        seconds, baseline_seconds = self.benchmark.stats.stats.median, statistics.median(self._baseline_seconds)
         self.benchmark.extra_info.update(
+            tflops=flops / seconds / 1e12,
+            baseline_seconds=baseline_seconds,
+            baseline_tflops=flops / baseline_seconds / 1e12,
+            vs_baseline=baseline_seconds / seconds,
+            **extra,
+        )
+
+    def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
+        """Both are verified on a C full of NaN before they are timed."""
+        c = Target(problem)
+        cublas = Cublas()
+        (candidate,) = driver.prepare_gemm(version, tile, *c.operands, 0)
+        loaded = candidate.loaded
+        assert loaded is not None
+        c.verify(candidate, str(version))
+        c.verify(lambda: cublas.sgemm(*c.operands), "cuBLAS")
+        m, n, k = problem.shape
+        self.compare(
+            candidate,
+            lambda: cublas.sgemm(*c.operands),
+            flops=2 * m * n * k,
             version=version.name,
             number=version.number,
+            baseline="cuBLAS",
             m=m,
             n=n,
             k=k,
             tile=str(tile),
             bk=tile.bk,
             stages=tile.stages,
-            tflops=2 * m * n * k / seconds / 1e12,
-            vs_cublas=baseline / seconds,
-            cublas_seconds=baseline,
-            cublas_tflops=2 * m * n * k / baseline / 1e12,
             registers=loaded.registers,
             local_bytes=loaded.local_bytes,
         )
+
+
+class Target:
+    """A C for a problem, and the three operands as the driver takes them."""
+
+    def __init__(self, problem: Problem) -> None:
+        m, n, _ = problem.shape
+        self.problem = problem
+        self.array = cuda.to_device(np.full((m, n), np.nan, np.float32))
+        self.operands = tuple(as_operand(array, "operand", 0) for array in (problem.a, problem.b, self.array))
+
+    def verify(self, launch: Launch, name: str) -> None:
+        """Run it once on a C full of NaN, and compare with the float64 product."""
+        self.array.copy_to_device(np.full(self.array.shape, np.nan, np.float32))
+        launch()
+        error = self.problem.reference.error(self.array.copy_to_host())
+        assert error <= 1, f"{name} is wrong: its error is {error} times the bound"
 
 
 @pytest.fixture
@@ -117,11 +134,11 @@ def measurement(benchmark: Any) -> Measurement:
 
 
 @cache
-def cube(size: int) -> Problem:
-    """Operands and reference, shared by the benchmarks of one size."""
-    return Problem.random(size, size, size)
+def shared_problem(m: int, n: int, k: int) -> Problem:
+    """Operands and reference, made once for all benchmarks of a shape."""
+    return Problem.random(m, n, k)
 
 
 @pytest.fixture
-def problem(size: int) -> Problem:
-    return cube(size)
+def problem(shape: tuple[int, int, int]) -> Problem:
+    return shared_problem(*shape)

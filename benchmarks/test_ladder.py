@@ -11,8 +11,8 @@ from numba_gemm.comparison import Problem
 SIZES = (1024, 2048, 4096)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("shape", [(size, size, size) for size in SIZES], ids="{0[0]}".format)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 @pytest.mark.benchmark(group="ladder", timer=clock)
 def test_version(measurement: Measurement, version: Version, problem: Problem) -> None:
-    measurement.run(version, version.default_tile, problem)
+    measurement.version_against_cublas(version, version.default_tile, problem)

@@ -13,9 +13,9 @@ from numba_gemm.comparison import Problem
 VERSION = ladder.find("cp_async")
 
 
-@pytest.mark.parametrize("size", [4096])
+@pytest.mark.parametrize("shape", [(4096, 4096, 4096)], ids=["4096"])
 @pytest.mark.parametrize("bk", [8, 16, 32])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.benchmark(group="pipeline", timer=clock)
 def test_stages_and_bk(measurement: Measurement, stages: int, bk: int, problem: Problem) -> None:
-    measurement.run(VERSION, replace(VERSION.default_tile, bk=bk, stages=stages), problem)
+    measurement.version_against_cublas(VERSION, replace(VERSION.default_tile, bk=bk, stages=stages), problem)

@@ -2,7 +2,8 @@
 
 from numba_gemm.api import sgemm
 from numba_gemm.ladder import VERSIONS, Version
+from numba_gemm.planning import Plan, plan
 from numba_gemm.tile import Tile
 
-__all__ = ["VERSIONS", "Tile", "Version", "sgemm"]
+__all__ = ["VERSIONS", "Plan", "Tile", "Version", "plan", "sgemm"]
 __version__ = "0.1.0"

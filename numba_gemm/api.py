@@ -15,6 +15,8 @@ from numba_gemm.operands import as_operand
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
 
+_products = blas.Products()
+
 
 def sgemm(
     a: Any,
@@ -66,21 +68,32 @@ def sgemm(
         All of them come before anything is launched or written.
     """
     alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
-    for name, flag in (("trans_a", trans_a), ("trans_b", trans_b), ("pad", pad)):
-        request.check_flag(name, flag)
+    request.check_flag("trans_a", trans_a)
+    request.check_flag("trans_b", trans_b)
+    request.check_flag("pad", pad)
     request.check_tile_type(tile)
     finish = request.epilogue_of(bias is not None, activation, epilogue)
     requested = None if version == "auto" else ladder.find(version)
     handle = stream_handle(stream)
 
     matrix_a, matrix_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
-    shape = request.shape_of(matrix_a, matrix_b, trans_a, trans_b)
     matrix_c = None if c is None else as_operand(c, "c", handle)
+    vector = None if bias is None else as_operand(bias, "bias", handle)
+
+    options = (requested.name if requested else "auto", finish, tile, trans_a, trans_b)
+    if matrix_c is not None:
+        # A layout that this thread has launched before needs no second look, only the places in memory do.
+        known = _products.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
+        if known is not None and known.may_launch(matrix_a, matrix_b, matrix_c, vector):
+            with runtime.on_device(matrix_c.device or 0):
+                known.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
+            return c
+
+    shape = request.shape_of(matrix_a, matrix_b, trans_a, trans_b)
     if matrix_c is not None:
         request.check_output(matrix_c, matrix_a, matrix_b, shape)
     elif beta != 0:
         raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
-    vector = None if bias is None else as_operand(bias, "bias", handle)
     if vector is not None:
         request.check_bias(vector, shape.n, matrix_c)
     operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
@@ -106,17 +119,17 @@ def sgemm(
         if matrix_c is None:
             c = cuda.device_array(shape.of_c, np.float32)
             matrix_c = as_operand(c, "c", handle)
-        for operand in operands:
-            if operand.producer_stream is not None:
-                runtime.wait_for_producer(operand.producer_stream, handle)
         if chosen.takes_variants:
             arrangement = arrange(
                 *(request.shared_matrix(matrix_a), request.shared_matrix(matrix_b), matrix_c),
                 trans_a=trans_a,
                 trans_b=trans_b,
             )
-            for launch in blas.prepare(chosen, used_tile, arrangement, finish, vector, alpha, beta, handle):
-                launch()
+            product = blas.Product(chosen, used_tile, arrangement, finish, vector, alpha, beta)
+            admitted = blas.Admitted(product, matrix_a, matrix_b, matrix_c, vector)
+            _products.add(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
+            admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
         else:
+            runtime.wait_for_producers(operands, handle)
             driver.multiply(chosen, used_tile, matrix_a, matrix_b, matrix_c, handle)
     return c

@@ -84,7 +84,7 @@ def _lines(operand: Operand, transposed: bool) -> tuple[bool, Lines]:
     batched = len(operand.shape) == 3 and operand.shape[0] > 1
     batch = operand.strides[0] if batched else 0
     # The stride of an axis of length 1 means nothing: a single line may be followed by an aligned one.
-    if column_stride == 1 or columns <= 1:
+    if column_stride == 1 or columns <= 1 or rows == 0:
         return True, Lines(operand.pointer, rows, row_stride if rows > 1 else _aligned(columns), batch)
     return False, Lines(operand.pointer, columns, column_stride if columns > 1 else _aligned(rows), batch)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from typing import Any
 
-from numba_gemm import launch
+from numba_gemm import launch, runtime
 from numba_gemm.arrange import Arrangement, Lines
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels.signatures import GENERAL
@@ -23,7 +25,7 @@ def variant_of(arrangement: Arrangement, tile: Tile, epilogue: Epilogue) -> Vari
     return Variant(
         a_along_k=arrangement.a_along_k,
         b_along_k=arrangement.b_along_k,
-        vector=arrangement.vector,
+        vector=arrangement.vector and k > 0,  # without k only C counts: not worth a kernel of its own
         whole=k > 0 and (m, n, k) == tile.padded(m, n, k),
         epilogue=replace(epilogue, transposed=arrangement.transposed),
     )
@@ -38,14 +40,20 @@ def prepare(
     alpha: float,
     beta: float,
     stream: int,
+    variant: Variant | None = None,
 ) -> list[launch.Launch]:
-    """The launches of C = epilogue(alpha·A·B + beta·C + bias); more than one for a batch above 65535."""
+    """The launches of C = epilogue(alpha·A·B + beta·C + bias); more than one for a batch above 65535.
+
+    `variant` is for measuring another one than the arrangement needs: a general one does what a special one does.
+    """
     if alpha == 0:  # A and B are not read, as with no k at all
         arrangement = replace(arrangement, k=0)
     m, n, k = arrangement.m, arrangement.n, arrangement.k
     if m == 0 or n == 0:
         return []
-    variant = variant_of(arrangement, tile, epilogue)
+    if k == 0:  # an empty sum is 0 for any alpha, even infinity
+        alpha = 0.0
+    variant = variant or variant_of(arrangement, tile, epilogue)
     kernel = launch.gemm_kernel(version, tile, variant)
     a, b, c = arrangement.a, arrangement.b, arrangement.c
     launches: list[launch.Launch] = []
@@ -74,3 +82,130 @@ def _bias(bias: Operand | None, c: Lines) -> Operand:
         return Operand("bias", c.pointer, (0, 1), (1, 1))
     stride = bias.strides[0] if bias.shape[0] > 1 else 1
     return Operand("bias", bias.pointer, (bias.shape[0], stride), (stride, 1))
+
+
+class Product:
+    """The launches of one arrangement, for operands that may lie elsewhere at each call. For one thread."""
+
+    __slots__ = ("_alpha", "_beta", "_empty", "_launches", "_swapped")
+
+    def __init__(
+        self,
+        version: Version,
+        tile: Tile,
+        arrangement: Arrangement,
+        epilogue: Epilogue,
+        bias: Operand | None,
+        alpha: float,
+        beta: float,
+    ) -> None:
+        self._alpha, self._beta = alpha, beta
+        self._swapped = arrangement.transposed
+        self._empty = arrangement.k == 0 or alpha == 0
+        launches = prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0)
+        batches = (arrangement.a.batch, arrangement.b.batch, arrangement.c.batch)
+        a_step, b_step, c_step = (_MAX_BATCH * batch * FLOAT_BYTES for batch in batches)
+        #: Each launch, and how many bytes after the operands its own A, B and C start.
+        self._launches = [
+            (prepared, index * a_step, index * b_step, index * c_step) for index, prepared in enumerate(launches)
+        ]
+
+    @property
+    def launches(self) -> list[launch.Launch]:
+        return [prepared for prepared, *_ in self._launches]
+
+    def __call__(self, a: int, b: int, c: int, bias: int | None, alpha: float, beta: float, stream: int) -> None:
+        """Enqueue it for operands at these addresses. Whether alpha is 0 has been decided when it was made."""
+        if self._swapped:
+            a, b = b, a
+        if self._empty:  # as in `prepare`
+            alpha = 0.0
+        for prepared, a_offset, b_offset, c_offset in self._launches:
+            prepared.set_pointer(_A, a + a_offset)
+            prepared.set_pointer(_B, b + b_offset)
+            prepared.set_pointer(_C, c + c_offset)
+            if bias is not None:
+                prepared.set_pointer(_BIAS, bias)
+            if alpha != self._alpha or beta != self._beta:
+                prepared.set_float(_ALPHA, alpha)
+                prepared.set_float(_BETA, beta)
+            prepared.stream = stream
+            prepared()
+        self._alpha, self._beta = alpha, beta
+
+
+#: Positions of arguments in `GENERAL`.
+_A, _B, _C, _BIAS, _ALPHA, _BETA = 0, 1, 2, 3, 7, 8
+
+
+Layout = tuple[Any, ...]
+
+
+def layout_of(a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, options: Any = None) -> Layout:
+    """All of a call that is likely to be the same at the next, and decides what has to be checked and launched.
+
+    Shapes and strides, the device, whether 16-byte accesses are aligned, whether A·B counts at all, and what else
+    the caller distinguishes.
+    """
+    aligned = (a.pointer | b.pointer | c.pointer) % 16 == 0
+    of_bias = None if bias is None else (bias.shape, bias.strides)
+    operands = (a.shape, a.strides, b.shape, b.strides, c.shape, c.strides, of_bias)
+    return (operands, c.device, aligned, alpha == 0, options)
+
+
+class Admitted:
+    """A product whose layout has been checked: what is left to check at a call is where its operands lie."""
+
+    __slots__ = ("_span_a", "_span_b", "_span_bias", "_span_c", "product")
+
+    def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
+        self.product = product
+        self._span_a, self._span_b, self._span_c = a.span, b.span, c.span
+        self._span_bias = bias.span if bias is not None else (0, 0)
+
+    def may_launch(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> bool:
+        """Whether C can be written, lies on one device with the others and, beyond doubt, apart from them.
+
+        False means that it has to be looked at closely, not that it is wrong.
+        """
+        device = c.device
+        if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
+            return False
+        low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
+        span_a, span_b = self._span_a, self._span_b
+        if a.pointer + span_a[0] < high and low < a.pointer + span_a[1]:
+            return False
+        if b.pointer + span_b[0] < high and low < b.pointer + span_b[1]:
+            return False
+        if bias is None:
+            return True
+        return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
+
+    def launch(
+        self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, beta: float, stream: int
+    ) -> None:
+        """Enqueue it, after what the operands' producers have enqueued."""
+        # The usual case is that nobody has to be waited for: a handle may be 0, so compare with None.
+        if a.producer_stream is not None or b.producer_stream is not None or c.producer_stream is not None:
+            runtime.wait_for_producers((a, b, c), stream)
+        if bias is not None and bias.producer_stream is not None:
+            runtime.wait_for_producer(bias.producer_stream, stream)
+        self.product(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)
+
+
+class Products(threading.local):
+    """What a thread has launched lately, ready to be launched again for operands elsewhere in memory."""
+
+    #: More layouts than this at a time are no inner loop.
+    _MOST = 512
+
+    def __init__(self) -> None:
+        self._admitted: dict[Layout, Admitted] = {}
+
+    def get(self, layout: Layout) -> Admitted | None:
+        return self._admitted.get(layout)
+
+    def add(self, layout: Layout, admitted: Admitted) -> None:
+        if len(self._admitted) >= self._MOST:
+            self._admitted.clear()
+        self._admitted[layout] = admitted

@@ -53,6 +53,11 @@ def _staging_kernel() -> Any:
     return kernel
 
 
+def load_staging() -> None:
+    """Compile and load the copy kernel on the current device, so that a later copy only launches."""
+    launch.load(_staging_kernel(), STAGING)
+
+
 def launch_copy(source: Operand, target: Operand, stream: int) -> None:
     """target[i, j] = source[i, j], or 0 where the source has no such element."""
     if target.size == 0:

@@ -162,6 +162,11 @@ VERSIONS: tuple[Version, ...] = (
 RUNGS: tuple[Version, ...] = tuple(version for version in VERSIONS if version.number is not None)
 
 
+_BY_NUMBER_OR_NAME: dict[int | str | None, Version] = {
+    key: version for version in VERSIONS for key in (version.number, version.name) if key is not None
+}
+
+
 def find(version: int | str) -> Version:
     """The version of that number or name.
 
@@ -172,9 +177,9 @@ def find(version: int | str) -> Version:
     """
     if isinstance(version, bool) or not isinstance(version, int | str):
         raise TypeError(f"version is {version!r}, of type {type(version).__name__}; it must be an int or a str")
-    for candidate in VERSIONS:
-        if version == (candidate.name if isinstance(version, str) else candidate.number):
-            return candidate
+    found = _BY_NUMBER_OR_NAME.get(version)
+    if found is not None:
+        return found
     numbers = ", ".join(str(candidate.number) for candidate in RUNGS)
     names = ", ".join(repr(candidate.name) for candidate in VERSIONS)
     raise ValueError(f"unknown version {version!r}; there are the numbers {numbers} and the names 'auto', {names}")

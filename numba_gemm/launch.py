@@ -107,23 +107,103 @@ def gemm_kernel(version: Version, tile: Tile, variant: Variant | None = None) ->
 Argument = Operand | int | float
 
 
-class _Words:
-    """Kernel arguments in the words that Numba's calling convention wants, and pointers to them.
+class Launch(Protocol):
+    """Enqueues one kernel when called, any number of times, by one thread at a time."""
 
-    An array is the words (meminfo, parent, items, itemsize, data, shape …, strides …); Numba's kernels
-    use the last ones, the first two are for host code. A scalar is one word.
+    #: What is launched; None in the simulator.
+    loaded: LoadedKernel | None
+    config: LaunchConfig
+    stream: int
+
+    def set_pointer(self, position: int, pointer: int) -> None:
+        """Move an array argument to another place."""
+
+    def set_float(self, position: int, value: float) -> None:
+        """Change a float argument."""
+
+    def __call__(self) -> None: ...
+
+
+def _float_word(value: float) -> int:
+    word: int = struct.unpack("<i", struct.pack("<f", value))[0]
+    return word
+
+
+class SimulatedLaunch:
+    """A launch in the simulator, which runs to its end."""
+
+    def __init__(self, kernel: Any, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
+        self.loaded: LoadedKernel | None = None
+        self.stream = stream
+        self._kernel, self.config = kernel, config
+        self._arguments = list(arguments)
+
+    def set_pointer(self, position: int, pointer: int) -> None:
+        array = self._arguments[position]
+        assert isinstance(array, Operand)
+        self._arguments[position] = array._replace(pointer=pointer)
+
+    def set_float(self, position: int, value: float) -> None:
+        self._arguments[position] = value
+
+    def __call__(self) -> None:
+        grid, block, shared_bytes = self.config
+        values = [_simulator_array(value) if isinstance(value, Operand) else value for value in self._arguments]
+        self._kernel[grid, block, 0, shared_bytes](*values)
+
+
+class PreparedLaunch:
+    """A launch with everything done but the launch: compiled, loaded, its arguments packed.
+
+    Numba's calling convention: an array is the words (meminfo, parent, items, itemsize, data, shape …,
+    strides …), of which kernels use the last ones; a scalar is one word. The driver wants a pointer to each
+    word. A launch keeps the arguments that it was made with alive.
     """
 
-    __slots__ = ("_pointers", "_words", "address")
+    __slots__ = (
+        "_address",
+        "_arguments",
+        "_first_word",
+        "_pointers",
+        "_prefix",
+        "_words",
+        "config",
+        "loaded",
+        "stream",
+    )
 
-    def __init__(self, arguments: Sequence[Argument]) -> None:
+    def __init__(self, loaded: LoadedKernel, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
+        self.loaded: LoadedKernel | None = loaded
+        self.stream = stream
+        self._arguments = list(arguments)
         words: list[int] = []
+        self._first_word: list[int] = []
         for argument in arguments:
+            self._first_word.append(len(words))
             words.extend(_words_of(argument))
         self._words = (ctypes.c_int64 * len(words))(*words)
         start = ctypes.addressof(self._words)
         self._pointers = (ctypes.c_void_p * len(words))(*range(start, start + 8 * len(words), 8))
-        self.address = ctypes.addressof(self._pointers)
+        self._address = ctypes.addressof(self._pointers)
+        self.config = config
+        grid, block, shared_bytes = config
+        self._prefix = (loaded.handle, *_xyz(grid), *_xyz(block), shared_bytes)
+
+    def set_pointer(self, position: int, pointer: int) -> None:
+        self._words[self._first_word[position] + _DATA_WORD] = pointer
+
+    def set_float(self, position: int, value: float) -> None:
+        self._words[self._first_word[position]] = _float_word(value)
+
+    def __call__(self) -> None:
+        (error,) = cu.cuLaunchKernel(*self._prefix, self.stream, self._address, 0)
+        if error:
+            name = self.loaded.name if self.loaded else ""
+            checked(f"cuLaunchKernel of {name} with (function, grid, block, …) = {self._prefix}", (error,))
+
+
+#: Which word of an array is its address.
+_DATA_WORD = 4
 
 
 def _words_of(argument: Argument) -> Iterator[int]:
@@ -132,54 +212,9 @@ def _words_of(argument: Argument) -> Iterator[int]:
         yield from argument.shape
         yield from argument.byte_strides
     elif isinstance(argument, float):
-        yield struct.unpack("<i", struct.pack("<f", argument))[0]
+        yield _float_word(argument)
     else:
         yield argument
-
-
-class Launch(Protocol):
-    """Enqueues one kernel when called, any number of times, by one thread at a time."""
-
-    #: What is launched; None in the simulator.
-    loaded: LoadedKernel | None
-
-    def __call__(self) -> None: ...
-
-
-class SimulatedLaunch:
-    """A launch in the simulator, which runs to its end."""
-
-    def __init__(self, kernel: Any, config: LaunchConfig, arguments: Sequence[Argument]) -> None:
-        self.loaded: LoadedKernel | None = None
-        self._kernel, self._config = kernel, config
-        self._arguments = [_simulator_array(value) if isinstance(value, Operand) else value for value in arguments]
-
-    def __call__(self) -> None:
-        grid, block, shared_bytes = self._config
-        self._kernel[grid, block, 0, shared_bytes](*self._arguments)
-
-
-class PreparedLaunch:
-    """A launch with everything done but the launch: compiled, loaded, its arguments packed.
-
-    Calling it enqueues the kernel and returns. It may be called any number of times, by one thread at a
-    time, and keeps its operands' memory alive.
-    """
-
-    __slots__ = ("_arguments", "_config", "_name", "_words", "loaded")
-
-    def __init__(self, loaded: LoadedKernel, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
-        self.loaded: LoadedKernel | None = loaded
-        self._name = loaded.name
-        self._arguments = arguments
-        self._words = _Words(arguments)
-        grid, block, shared_bytes = config
-        self._config = (loaded.handle, *_xyz(grid), *_xyz(block), shared_bytes, stream, self._words.address, 0)
-
-    def __call__(self) -> None:
-        (error,) = cu.cuLaunchKernel(*self._config)
-        if error:
-            checked(f"cuLaunchKernel of {self._name} with (function, grid, block, …) = {self._config}", (error,))
 
 
 def _xyz(extents: tuple[int, ...]) -> tuple[int, int, int]:
@@ -190,7 +225,7 @@ def _xyz(extents: tuple[int, ...]) -> tuple[int, int, int]:
 def prepare(kernel: Any, signature: Any, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> Launch:
     """A launch on `stream` with everything done but the launch. The grid must have at least one block."""
     if SIMULATOR:
-        return SimulatedLaunch(kernel, config, arguments)
+        return SimulatedLaunch(kernel, config, arguments, stream)
     return PreparedLaunch(load(kernel, signature, config.shared_bytes), config, arguments, stream)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,14 @@ def check_flag(name: str, value: Any) -> None:
         raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be True or False")
 
 
+def check_extent(name: str, value: Any) -> None:
+    """Raises TypeError or ValueError unless it is an int ≥ 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be an int")
+    if value < 0:
+        raise ValueError(f"{name} is {value}; it must be at least 0")
+
+
 def check_tile_type(tile: Any) -> None:
     """Raises TypeError unless it is a Tile or None."""
     if tile is not None and not isinstance(tile, Tile):
@@ -56,7 +65,7 @@ def epilogue_of(bias: bool, activation: Any, function: Any) -> Epilogue:
     if activation is not None and (not isinstance(activation, str) or activation not in ACTIVATIONS):
         raise ValueError(f"unknown activation {activation!r}; there are None, {', '.join(map(repr, ACTIVATIONS))}")
     if function is None:
-        return Epilogue(bias, activation)
+        return _plain_epilogue(bias, activation)
     if not callable(function):
         raise TypeError(
             f"epilogue is {function!r}, of type {type(function).__name__}; it must be a Python function f(x) "
@@ -64,6 +73,11 @@ def epilogue_of(bias: bool, activation: Any, function: Any) -> Epilogue:
         )
     takes_position(function)
     return Epilogue(bias, activation, function_key(function), function)
+
+
+@cache
+def _plain_epilogue(bias: bool, activation: str | None) -> Epilogue:
+    return Epilogue(bias, activation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,5 +229,5 @@ def check_whole(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand
 def shared_matrix(operand: Operand) -> Operand:
     """A batch of one is a matrix that the whole batch shares, like a 2-D operand."""
     if len(operand.shape) == 3 and operand.shape[0] == 1:
-        return replace(operand, shape=operand.shape[1:], strides=operand.strides[1:])
+        return operand._replace(shape=operand.shape[1:], strides=operand.strides[1:])
     return operand

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -36,13 +36,14 @@ def checked(call: str, result: tuple[Any, ...]) -> Any:
 # Devices ---------------------------------------------------------------------------------------------
 
 
+_NOTHING_TO_DO = nullcontext()
+
+
 def on_device(device: int) -> AbstractContextManager[Any]:
     """Make `device` current, for Numba and for the driver."""
-    if SIMULATOR:
-        return nullcontext()
     # The context manager costs microseconds, and nearly every call is for the current device already.
-    if current_device() == device:
-        return nullcontext()
+    if SIMULATOR or current_device() == device:
+        return _NOTHING_TO_DO
     context: AbstractContextManager[Any] = cuda.gpus[device]
     return context
 
@@ -77,6 +78,13 @@ def device_of_pointer(pointer: int, name: str) -> int:
     if int(error) != 0:
         raise TypeError(f"{name} points to {pointer:#x}, which is not GPU memory ({error.name})")
     return int(device)
+
+
+def wait_for_producers(operands: Iterable[Operand], stream: int) -> None:
+    """Work on `stream` from now on starts after what the operands' producers have enqueued."""
+    for producer in {operand.producer_stream for operand in operands}:
+        if producer is not None:
+            wait_for_producer(producer, stream)
 
 
 def wait_for_producer(producer: int, stream: int) -> None:

@@ -1,7 +1,8 @@
 """`Tile`: how a kernel cuts the product into blocks, and every constraint on that, in one place.
 
 C is cut into BM × BN blocks, one a thread block; K is walked in steps of BK;
-within a block each thread computes TM × TN outputs.
+within a block each thread computes TM × TN outputs. Where a kernel has warp tiles, the 32 threads of a warp
+compute WM × WN outputs together, each thread its share in groups of four that are spread over the warp tile.
 
     threads      = (BM / TM) · (BN / TN)
     shared bytes = stages · (BM + BN) · BK · 4
@@ -15,6 +16,9 @@ from typing import NamedTuple
 
 FLOAT_BYTES = 4
 MAX_THREADS = 1024
+WARP = 32
+#: Neighbouring k that a transposing copy takes at once: a warp takes 8 k × 4 lines, in 32 different banks.
+TRANSPOSE_K = 8
 #: Bytes of shared memory that a block gets without asking: all that a static array can have.
 STATIC_SHARED_BYTES = 48 * 1024
 
@@ -52,7 +56,7 @@ def opt_in_shared_bytes(compute_capability: tuple[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """Block tile BM × BN × BK, TM × TN outputs a thread, and the depth of the copy pipeline.
+    """Block tile BM × BN × BK, TM × TN outputs a thread, the depth of the copy pipeline, and the warp tile.
 
     Raises:
         TypeError: for a size that is not an int.
@@ -66,14 +70,18 @@ class Tile:
     tm: int = 1
     tn: int = 1
     stages: int = 1
+    #: Warp tile WM × WN; 0 where threads are numbered row by row, without regard to warps.
+    wm: int = 0
+    wn: int = 0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"Tile.{field.name} is {value!r}, of type {type(value).__name__}; it must be an int")
-            if value < 1:
-                raise ValueError(f"Tile.{field.name} is {value}; it must be at least 1")
+            least = field.default if field.default == 0 else 1
+            if value < least:
+                raise ValueError(f"Tile.{field.name} is {value}; it must be at least {least}")
         self._require_multiple("bm", "tm")
         self._require_multiple("bn", "tn")
         if self.threads > MAX_THREADS:
@@ -84,6 +92,8 @@ class Tile:
 
     def __str__(self) -> str:
         text = f"{self.bm}×{self.bn}×{self.bk}, {self.tm}×{self.tn} a thread"
+        if self.wm or self.wn:
+            text = f"{text}, {self.wm}×{self.wn} a warp"
         return text if self.stages == 1 else f"{text}, {self.stages} stages"
 
     def _require_multiple(self, size: str, unit: str) -> None:
@@ -177,6 +187,22 @@ class Tile:
                     f"which does not divide {name} = {lines}"
                 )
 
+    def require_steady_copies(self) -> None:
+        """Line copies of which every thread has as many, by 16 bytes along lines or by 4 bytes along k."""
+        self.require_line_copies()
+        for name, lines in (("bm", self.bm), ("bn", self.bn)):
+            if lines * self.bk % (4 * self.threads) or self.bk % (4 * self.threads // lines):
+                raise ValueError(
+                    f"{self}: {name}·bk/4 = {lines * self.bk // 4} vectors of 16 bytes are not as many for each of "
+                    f"{self.threads} threads"
+                )
+            columns = min(self.bk, TRANSPOSE_K)
+            if self.bk % columns or lines % (self.threads // columns):
+                raise ValueError(
+                    f"{self}: {self.threads} threads copy {self.threads // columns} lines of {columns} floats at once, "
+                    f"which does not divide {name} = {lines}, bk = {self.bk}"
+                )
+
     def _require_rows(self, name: str, row: int, vector: int) -> None:
         if self.threads % (row // vector):
             raise ValueError(
@@ -188,6 +214,24 @@ class Tile:
         """The depth of the copy pipeline that a kernel is written for."""
         if not least <= self.stages <= most:
             raise ValueError(f"{self}: stages = {self.stages}; this kernel takes {least} … {most}")
+
+    def require_warps(self) -> None:
+        """Warp tiles that 4 × 8 or 8 × 4 lanes fill with groups of four rows and four columns."""
+        if not (self.wm and self.wn):
+            raise ValueError(f"{self}: wm = {self.wm}, wn = {self.wn}; this kernel needs a warp tile")
+        for size, unit in (("bm", "wm"), ("bn", "wn"), ("wm", "tm"), ("wn", "tn")):
+            self._require_multiple(size, unit)
+        for name in ("tm", "tn"):
+            if getattr(self, name) % 4:
+                raise ValueError(
+                    f"{self}: {name} = {getattr(self, name)} is not a multiple of 4, the size of a thread's groups"
+                )
+        lanes = (self.wm // self.tm, self.wn // self.tn)
+        if lanes not in ((4, 8), (8, 4)):
+            raise ValueError(
+                f"{self}: a warp tile of (wm/tm)·(wn/tn) = {lanes[0]}·{lanes[1]} = {lanes[0] * lanes[1]} lanes; "
+                f"the {WARP} lanes of a warp are laid out as 4·8 or 8·4"
+            )
 
     def require_square(self) -> None:
         """One element of each operand tile a thread: BM = BN = BK, one output a thread."""

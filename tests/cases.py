@@ -42,6 +42,12 @@ SMALL_TILES: dict[str, tuple[Tile, ...]] = {
         staged(_IDLE, 4),
         staged(Tile(8, 8, 4, 4, 4), 6),  # the deepest ring that ptx/ has waits for
     ),
+    "boundary": (
+        staged(_BASE, 3),
+        Tile(16, 8, 8, 2, 4, 2),  # bm > bn
+        Tile(8, 16, 8, 2, 4, 4),  # its mirror image
+        Tile(8, 8, 4, 1, 4, 5),  # more threads than 16-byte copies
+    ),
     "cp_async_ptx": (staged(_BASE, 3), staged(_WIDE, 2)),
     "cp_async_intrinsic": (staged(_BASE, 3), staged(_TALL, 4)),
 }
@@ -121,6 +127,13 @@ def _param(version: Version, tile: Tile, *rest, **options):
 
 #: Each version with its first small tile, for tests about what is around the kernel.
 FIRST_TILES = [_param(version, tiles(version)[0]) for version in VERSIONS]
+#: Each version that takes everything in the contract with its first small tile; on a GPU with its default one, too.
+GENERAL_TILES = [
+    _param(version, tile)
+    for version in VERSIONS
+    if version.takes_variants
+    for tile in ((tiles(version)[0],) if SIMULATOR else (tiles(version)[0], version.default_tile))
+]
 #: Each version with each of its tiles, for tests about the kernel.
 ALL_TILES = [_param(version, tile) for version in VERSIONS for tile in tiles(version)]
 

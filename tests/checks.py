@@ -8,7 +8,11 @@ from numba_gemm.accuracy import Reference
 def assert_exact(c, a, b):
     """For integers whose sums stay below 2²⁴, where float32 arithmetic makes no error in any order."""
     assert np.max(np.abs(a.astype(np.int64)) @ np.abs(b.astype(np.int64)), initial=0) < 2**24, "the data are unfit"
-    expected = a.astype(np.int64) @ b.astype(np.int64)
+    assert_same(c, a.astype(np.int64) @ b.astype(np.int64))
+
+
+def assert_same(c, expected):
+    """All elements equal, and none of them NaN."""
     assert c.shape == expected.shape, f"shape {c.shape}, not {expected.shape}"
     _assert_none(c != expected, c, expected)
 

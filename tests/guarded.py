@@ -67,11 +67,15 @@ def bits(array) -> np.ndarray:
 
 
 class Guarded:
-    """A matrix inside a larger poisoned buffer on the device, and a copy of the buffer as it was."""
+    """An array inside a larger poisoned buffer on the device, and a copy of the buffer as it was.
+
+    The layout is one of `LAYOUTS`, which are for matrices, or a function like them for any shape.
+    """
 
     def __init__(self, values, layout="contiguous"):
         values = np.asarray(values, np.float32)
-        shape, self._view = LAYOUTS[layout](*values.shape)
+        place = LAYOUTS[layout] if isinstance(layout, str) else layout
+        shape, self._view = place(*values.shape)
         self.before = np.full(shape, POISON)
         inside = self._view(self.before)
         inside[...] = values

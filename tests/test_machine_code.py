@@ -49,7 +49,7 @@ SPILL_BOUND_BK16 = 56
 #: FFMA share of the main loop as measured, in the order of `ARCHITECTURES`; a test allows SHARE_MARGIN less.
 FFMA_SHARE = {
     "naive": (0.133, 0.129, 0.129, 0.125, 0.167, 0.222),
-    "shared": (0.344, 0.344, 0.344, 0.344, 0.333, 0.323),
+    "shared": (0.348, 0.356, 0.356, 0.352, 0.344, 0.372),
     "register": (0.862, 0.862, 0.862, 0.863, 0.819, 0.822),
     "vectorized": (0.890, 0.890, 0.890, 0.892, 0.903, 0.903),
     "cp_async": (0.839, 0.839, 0.839, 0.830, 0.855, 0.875),
@@ -316,6 +316,13 @@ def test_pipeline_depths(bk, stages):
     assert kernel.loop.ffma == tile.bk * tile.tm * tile.tn, kernel.report
     assert kernel.code.registers <= 128, kernel.report
     assert kernel.spill_bytes <= (SPILL_BOUND_BK16 if bk == 16 else 0), kernel.report
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_two_blocks_of_rung_2_fit_an_sm_of_2048_threads(arch):
+    kernel = compiled("shared", arch)
+    assert kernel.code.registers <= 65536 // 2048, kernel.report
+    assert kernel.spill_bytes == 0, kernel.report
 
 
 def test_every_version_has_its_line_in_the_tables():

@@ -59,7 +59,8 @@ def _results(stored: dict[str, Any], group: str) -> list[Result]:
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:" if index > 1 else "---" for index in range(1, len(header))]], *rows]
+    lines = [header, ["---", *["---:" if index > 1 or len(header) == 2 else "---" for index in range(1, len(header))]]]
+    lines += rows
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
@@ -82,12 +83,12 @@ def _ladder(stored: dict[str, Any]) -> str:
                 version.summary,
                 f"{result['seconds'] * 1e3:.2f}",
                 f"{result['tflops']:.1f}",
-                *[f"{by[version.name, size]['vs_cublas']:.2f}" for size in sizes],
+                *[f"{by[version.name, size]['vs_baseline']:.2f}" for size in sizes],
                 str(result["registers"]),
                 str(result["local_bytes"]),
             ]
         )
-    baseline = sorted(result["cublas_seconds"] for result in results if result["m"] == largest)
+    baseline = sorted(result["baseline_seconds"] for result in results if result["m"] == largest)
     median = baseline[len(baseline) // 2]
     rows.append(["cuBLAS", "the baseline, TF32 off", f"{median * 1e3:.2f}", f"{2 * largest**3 / median / 1e12:.1f}"])
     rows[-1] += ["1.00"] * len(sizes) + ["", ""]
@@ -105,9 +106,37 @@ def _pipeline(stored: dict[str, Any]) -> str:
         row = [f"BK = {bk}", f"{(tile.bm + tile.bn) * bk * 4 // 1024} KB a stage"]
         for stage in stages:
             result = next(r for r in by.values() if (r["bk"], r["stages"]) == (bk, stage))
-            row.append(f"{result['vs_cublas']:.2f}")
+            row.append(f"{result['vs_baseline']:.2f}")
         rows.append(row)
     return _table(["", "shared memory", *[f"S = {stage}" for stage in stages]], rows)
+
+
+def _boundary(stored: dict[str, Any]) -> str:
+    rows = []
+    for group in ("ragged", "edges", "fusion"):
+        for result in _results(stored, group):
+            candidate = result.get("candidate", "rung 6")
+            rows.append(
+                [
+                    f"{result['m']}×{result['n']}×{result['k']}",
+                    f"{candidate} against {result['baseline']}",
+                    f"{result['seconds'] * 1e3:.3g}",
+                    f"{result['baseline_seconds'] * 1e3:.3g}",
+                    f"{result['vs_baseline']:.2f}",
+                ]
+            )
+    return _table(["M×N×K", "what", "ms", "baseline ms", "times as fast"], rows)
+
+
+def _host_time(stored: dict[str, Any]) -> str:
+    results = _results(stored, "host time")
+    names = {
+        "plan": "`p = plan(…)`, then `p(a, b, c)`",
+        "sgemm": "`sgemm(a, b, c)`",
+        "torch.mm": "`torch.mm(a, b, out=c)`",
+    }
+    rows = [[names[result["call"]], f"{result['seconds_per_call'] * 1e6:.1f}"] for result in results]
+    return _table(["call with PyTorch tensors", "µs of host time"], rows)
 
 
 def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
@@ -123,7 +152,12 @@ def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
 
 
 #: Sections of the README by the name in their marker.
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {"ladder": _ladder, "pipeline": _pipeline}
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "ladder": _ladder,
+    "pipeline": _pipeline,
+    "boundary": _boundary,
+    "host time": _host_time,
+}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numba_gemm.device.simulator import require_aligned
 from numba_gemm.device.target import SIMULATOR, device_function
 
 #: Largest `pending` that ptx/cp_async.* have a function for: the depth is part of the instruction.
@@ -138,6 +139,10 @@ def cp_async4_or_zero(dst, dst_index, src, src_index, count):
 
 def _enqueue(dst, dst_index, src, src_index, width, count):
     """Poison `width` floats now; at the wait, copy `count` of them and zero the rest."""
+    if width == 4:
+        require_aligned(dst, dst_index)
+        if count:
+            require_aligned(src, src_index)
     *dst_head, dst_last = dst_index
     *src_head, src_last = src_index
 

@@ -11,7 +11,7 @@ from numba_gemm.device.target import SIMULATOR
 
 def moved(array, elements):
     """The same shape and strides, `elements` further on."""
-    host = array._item._ary
+    host = array if isinstance(array, np.ndarray) else array._item._ary  # shared memory is NumPy's own
     start = host.ctypes.data + int(elements) * host.itemsize
     memory = memoryview((ctypes.c_byte * host.nbytes).from_address(start)).cast("B")
     return np.ndarray(host.shape, host.dtype, memory, strides=host.strides)

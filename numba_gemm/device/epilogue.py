@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import float32
+from numba import float32, int64
 
 from numba_gemm.device.target import SIMULATOR, device_function
 
@@ -115,7 +115,12 @@ def _user_function(function: Callable[..., Any] | None) -> Any:
         return nothing
     inner = device_function(function) if isinstance(function, types.FunctionType) else function
     if takes_position(function):
-        return inner
+
+        @device_function
+        def of_position(x, row, column):
+            return inner(x, int64(row), int64(column))  # signed, so that row - col may be negative
+
+        return of_position
 
     @device_function
     def of_value(x, row, column):
@@ -130,7 +135,7 @@ def takes_position(function: Callable[..., Any]) -> bool:
     Raises:
         TypeError: if it takes neither one nor three arguments.
     """
-    plain = getattr(function, "py_func", function)
+    plain = _plain(function)
     try:
         signature = inspect.signature(plain)
     except (TypeError, ValueError) as error:
@@ -142,6 +147,13 @@ def takes_position(function: Callable[..., Any]) -> bool:
             continue
         return count == 3
     raise TypeError(f"epilogue {plain.__name__}{signature} must take (x) or (x, row, col)")
+
+
+def _plain(function: Any) -> Any:
+    """The Python function in one that was already given to Numba."""
+    if SIMULATOR and type(function).__module__.startswith("numba.cuda.simulator"):
+        return function.fn
+    return getattr(function, "py_func", function)
 
 
 #: Modules whose contents do not change between two calls.
@@ -158,44 +170,55 @@ def function_key(function: Callable[..., Any]) -> str:
         TypeError: for a value that has no reliable description.
     """
     digest = hashlib.sha256()
-    for part in _describe(getattr(function, "py_func", function), set()):
+    for part in _describe(function, (), {}):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _describe(value: Any, seen: set[int]) -> list[str]:
-    value = getattr(value, "py_func", value)  # a function already given to Numba
+def _describe(value: Any, names: tuple[str, ...], seen: dict[Any, int]) -> list[str]:
+    """A value as text. `names` are those that the code around it uses: what it may look up in a module."""
+    options = getattr(value, "targetoptions", None)
+    if options is not None:  # a function already given to Numba
+        return ["jit", repr(options.get("fastmath")), *_describe(_plain(value), names, seen)]
+    value = _plain(value)
+    if isinstance(value, types.FunctionType | types.ModuleType):
+        place = (id(value), names if isinstance(value, types.ModuleType) else ())
+        if place in seen:  # recursion, or a second use
+            return [f"again {seen[place]}"]
+        seen[place] = len(seen)
     if isinstance(value, types.FunctionType):
-        if id(value) in seen:  # recursion
-            return [f"again {value.__qualname__}"]
-        seen.add(id(value))
-        cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        parts = ["function", *_describe(value.__code__, seen), *_describe(value.__defaults__, seen)]
-        for cell in cells:
-            parts += _describe(cell, seen)
-        names = _names(value.__code__)
+        names = tuple(_names(value.__code__))
+        parts = ["function"]
+        for part in (value.__code__, value.__defaults__, value.__kwdefaults__ and (*value.__kwdefaults__.items(),)):
+            parts += _describe(part, names, seen)
+        for cell in value.__closure__ or ():
+            parts += _describe(cell.cell_contents, names, seen)
         for name in names:
             if name in value.__globals__:
-                found = value.__globals__[name]
-                parts += [name, *_describe(found, seen)]
-                if isinstance(found, types.ModuleType) and found.__name__ not in _FIXED_MODULES:
-                    for attribute in names:  # `settings.SCALE`: the attribute's value is compiled in
-                        if hasattr(found, attribute):
-                            parts += [attribute, *_describe(getattr(found, attribute), seen)]
+                parts += [name, *_describe(value.__globals__[name], names, seen)]
+        return parts
+    if isinstance(value, types.ModuleType):
+        parts = ["module", value.__name__]
+        if value.__name__ not in _FIXED_MODULES:
+            for name in names:  # `settings.SCALE`: the attribute's value is compiled in
+                if hasattr(value, name):
+                    parts += [name, *_describe(getattr(value, name), names, seen)]
         return parts
     if isinstance(value, types.CodeType):
         parts = ["code", value.co_code.hex(), *value.co_names, *value.co_varnames]
         for constant in value.co_consts:
-            parts += _describe(constant, seen)
+            parts += _describe(constant, names, seen)
         return parts
     if isinstance(value, tuple | list):
-        return [type(value).__name__, str(len(value)), *(part for item in value for part in _describe(item, seen))]
-    if isinstance(value, types.ModuleType):
-        return ["module", value.__name__]
-    if isinstance(value, type | types.BuiltinFunctionType | np.ufunc):
-        return ["named", f"{getattr(value, '__module__', '')}.{value.__name__}"]
-    if isinstance(value, np.ndarray):
+        fields = getattr(value, "_fields", ())
+        items = [part for item in value for part in _describe(item, names, seen)]
+        return [type(value).__name__, str(len(value)), *fields, *items]
+    if isinstance(value, types.BuiltinFunctionType | np.ufunc) or (
+        isinstance(value, type) and value.__module__ in ("builtins", "numpy")
+    ):
+        return ["named", f"{value.__module__ if hasattr(value, '__module__') else ''}.{value.__name__}"]
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return ["array", str(value.dtype), str(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic | frozenset):
         return [type(value).__name__, repr(value)]
@@ -208,7 +231,7 @@ def _describe(value: Any, seen: set[int]) -> list[str]:
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """Global names in a function and in those that it defines."""
+    """Global names and attributes in a function and in those that it defines."""
     names = list(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

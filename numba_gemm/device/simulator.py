@@ -33,3 +33,15 @@ def install() -> None:
         return found
 
     FakeCUDAShared.array = array
+
+
+def require_aligned(array: Any, index: tuple[int, ...]) -> None:
+    """Fail like the GPU for a 16-byte access to an address that is not a multiple of 16."""
+    host = array._item._ary if hasattr(array, "_item") else array
+    start = host.__array_interface__["data"][0]
+    address = start + sum(int(i) * stride for i, stride in zip(index, host.strides, strict=True))
+    if address % 16:
+        raise RuntimeError(
+            f"misaligned address: a 16-byte access to {address:#x}, element {tuple(map(int, index))} of an array of "
+            f"shape {host.shape} at {start:#x}"
+        )

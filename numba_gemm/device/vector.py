@@ -7,17 +7,20 @@ there the compiler merges neighbouring accesses by itself, and the machine-code 
 
 from __future__ import annotations
 
+from numba_gemm.device.simulator import require_aligned
 from numba_gemm.device.target import SIMULATOR
 
 
 def load4(array, index):
     """Four floats from `array[index]` on, along the last axis, as a tuple."""
+    require_aligned(array, index)
     *head, last = index
     return tuple(array[(*head, last + q)] for q in range(4))
 
 
 def store4(array, index, x, y, z, w):
     """Write four floats from `array[index]` on, along the last axis."""
+    require_aligned(array, index)
     *head, last = index
     for q, value in enumerate((x, y, z, w)):
         array[(*head, last + q)] = value

@@ -7,8 +7,8 @@ Conventions that hold in every file, because each of them decides machine code:
 
 - Sizes are captured as `np.uint32` and thread indices start as `uint32(...)`. All index arithmetic
   is then unsigned; a signed index would cost a select for Python's negative indexing at each access.
-- Loops over tiles of K count by `while` and `k0 = uint32(k0 + BK)`: Numba computes uint32 sums in 64 bits and gives
-  `range` a second counter, and both would be carried through the loop in registers that it needs.
+- From rung 3 on, loops over tiles of K count by `while` and `k0 = uint32(k0 + BK)`: Numba computes uint32
+  sums in 64 bits and gives `range` a second counter, and both would be carried in registers that the loop needs.
 - Shapes of shared and local arrays are captured tuples of plain ints.
 - Arrays are indexed as arrays, `As[m, k]`. The compiler flattens the offsets, and hoists them.
 - Names: `row0`, `col0` are the block's corner in C; `m`, `n` the thread's corner inside the block;

@@ -20,6 +20,7 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
+from numba_gemm.device import launch_bounds
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=32, bn=32, bk=32)
@@ -39,7 +40,8 @@ def make_kernel(tile: Tile):
     A_TILE = (tile.bm, tile.bk)
     B_TILE = (tile.bk, tile.bn)
 
-    @cuda.jit
+    # Two blocks of 1024 threads fill an SM, if a thread makes do with 32 registers; with 33 only one fits.
+    @cuda.jit(**launch_bounds(tile.threads, blocks_per_sm=2))
     def sgemm_v2(A, B, C):
         As = cuda.shared.array(A_TILE, float32, 16)  # new: the block's tiles
         Bs = cuda.shared.array(B_TILE, float32, 16)
@@ -49,8 +51,7 @@ def make_kernel(tile: Tile):
         col0 = uint32(cuda.blockIdx.x) * BN
 
         total = float32(0)
-        k0 = uint32(0)
-        while k0 < uint32(A.shape[1]):
+        for k0 in range(uint32(0), uint32(A.shape[1]), BK):
             As[m, n] = A[row0 + m, k0 + n]  # new: global → shared, once an element
             Bs[m, n] = B[k0 + m, col0 + n]
             cuda.syncthreads()  # the tiles are complete before anyone reads them
@@ -58,7 +59,6 @@ def make_kernel(tile: Tile):
             for k in range(BK):
                 total += As[m, k] * Bs[k, n]
             cuda.syncthreads()  # everyone has read them before anyone overwrites them
-            k0 = uint32(k0 + BK)
 
         C[row0 + m, col0 + n] = total
 

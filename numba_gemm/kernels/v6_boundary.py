@@ -21,7 +21,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from numba import cuda, float32, uint32
+from numba import cuda, float32, int64, uint32
 
 from numba_gemm.device import device_function, launch_bounds
 from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
@@ -98,7 +98,7 @@ def make_kernel(tile: Tile, variant: Variant):
         tile_m = quotient(uint32(cuda.blockIdx.x), tiles_n)  # new: grid x alone may exceed 65535 blocks
         row0 = tile_m * BM
         col0 = (uint32(cuda.blockIdx.x) - tile_m * tiles_n) * BN
-        batch = uint32(cuda.blockIdx.z)  # new: one matrix of a batch a layer of the grid
+        batch = int64(cuda.blockIdx.z)  # new: one matrix of a batch a layer of the grid
         A, B, C = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
 
         for i in range(TM):

@@ -1,0 +1,41 @@
+"""Host time of one call: what an inner loop over small matrices pays, next to PyTorch's own.
+
+Wall time of calls that are not waited for. The product is so small that the GPU keeps up with the host.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import numba_gemm
+
+torch = pytest.importorskip("torch", reason="compares with PyTorch")
+
+SIZE, CALLS = 64, 200
+
+
+def _calls() -> dict[str, Callable[[], Any]]:
+    a, b, c = (torch.randn(SIZE, SIZE, device="cuda") for _ in range(3))
+    planned = numba_gemm.plan(SIZE, SIZE, SIZE)
+    return {
+        "plan": lambda: planned(a, b, c),
+        "sgemm": lambda: numba_gemm.sgemm(a, b, c),
+        "torch.mm": lambda: torch.mm(a, b, out=c),
+    }
+
+
+@pytest.mark.parametrize("name", ["plan", "sgemm", "torch.mm"])
+@pytest.mark.benchmark(group="host time", timer=time.perf_counter)
+def test_call(benchmark: Any, name: str) -> None:
+    call = _calls()[name]
+
+    def many() -> None:
+        for _ in range(CALLS):
+            call()
+
+    benchmark.pedantic(many, setup=torch.cuda.synchronize, rounds=30, iterations=1, warmup_rounds=3)
+    benchmark.extra_info.update(call=name, seconds_per_call=benchmark.stats.stats.median / CALLS, size=SIZE)

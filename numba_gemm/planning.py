@@ -1,0 +1,296 @@
+"""`plan`: choose and compile once, then call with the cheapest checks that keep memory safe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from numba_gemm import blas, driver, ladder, launch, request, runtime
+from numba_gemm.arrange import arrange
+from numba_gemm.choose import choose_version
+from numba_gemm.device import SIMULATOR
+from numba_gemm.device.epilogue import Epilogue
+from numba_gemm.operands import Operand, TorchSeen, as_operand
+from numba_gemm.streams import stream_handle
+from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.variant import Variant
+
+#: Addresses that take 16-byte accesses and that do not: plans are compiled for both.
+_ALIGNED, _UNALIGNED = 4096, 4
+
+
+class Plan:
+    """C = epilogue(activation(alpha · op(A)·op(B) + beta · C + bias)) for one shape, ready to launch.
+
+    Made by `numba_gemm.plan`, for the device that was current then. One thread at a time may call a plan;
+    different plans, and `sgemm`, run in parallel. It owns no memory on the device, and can be captured in a
+    CUDA graph from the first call on.
+    """
+
+    def __init__(
+        self,
+        shape: request.Shape,
+        trans_a: bool,
+        trans_b: bool,
+        version: ladder.Version,
+        tile: Tile,
+        epilogue: Epilogue,
+    ) -> None:
+        self._shape, self._trans_a, self._trans_b = shape, trans_a, trans_b
+        self._chosen, self._tile, self._epilogue = version, tile, epilogue
+        self._device = runtime.current_device()
+        self._shape_a = (shape.k, shape.m) if trans_a else (shape.m, shape.k)
+        self._shape_b = (shape.n, shape.k) if trans_b else (shape.k, shape.n)
+        #: By strides and alignment of the operands; a new entry costs no compilation.
+        self._admitted: dict[blas.Layout, blas.Admitted] = {}
+        self._variants: set[Variant] = set()
+        self._again: _Again | None = None
+        self._complete = False
+        self._config, self._loaded = self._compile()
+        self._complete = True
+
+    @property
+    def version(self) -> int | str:
+        """The number of the rung that was chosen, or the name of a detour."""
+        return self._chosen.name if self._chosen.number is None else self._chosen.number
+
+    @property
+    def tile(self) -> Tile:
+        return self._tile
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Blocks of the launch for aligned operands, along x, y, z."""
+        return self._config.grid
+
+    @property
+    def block(self) -> tuple[int, ...]:
+        """Threads of a block."""
+        return self._config.block
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block."""
+        return self._config.shared_bytes + (self._loaded.shared_bytes if self._loaded else 0)
+
+    @property
+    def registers(self) -> int | None:
+        """Registers of a thread; None in the simulator."""
+        return self._loaded.registers if self._loaded else None
+
+    def __call__(
+        self, a: Any, b: Any, c: Any, *, alpha: float = 1.0, beta: float = 0.0, bias: Any = None, stream: Any = None
+    ) -> Any:
+        """Launch it; asynchronous. Returns `c`.
+
+        Raises:
+            TypeError, ValueError: like `sgemm`, for operands that are not what was planned.
+        """
+        handle = 0 if stream is None else stream_handle(stream)
+        if bias is None and self._again is not None and self._again(a, b, c, alpha, beta, handle):
+            return c
+        if alpha != 1.0 or beta != 0.0:
+            alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
+        matrix_a, matrix_b, matrix_c = (
+            as_operand(a, "a", handle),
+            as_operand(b, "b", handle),
+            as_operand(c, "c", handle),
+        )
+        vector = None if bias is None else as_operand(bias, "bias", handle)
+        admitted = self._admitted.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha))
+        if admitted is None or not admitted.may_launch(matrix_a, matrix_b, matrix_c, vector):
+            self._check(matrix_a, matrix_b, matrix_c, vector)
+        with runtime.on_device(self._device):
+            if not self._chosen.takes_variants:
+                runtime.wait_for_producers((matrix_a, matrix_b, matrix_c), handle)
+                driver.multiply(self._chosen, self._tile, matrix_a, matrix_b, matrix_c, handle)
+            elif matrix_c.size:
+                admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
+                admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
+                if bias is None:
+                    self._again = _Again.of((a, b, c), admitted, (matrix_a, matrix_b, matrix_c), alpha, beta)
+        return c
+
+    def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Admitted:
+        admitted = blas.Admitted(self._product(a, b, c, bias, alpha), a, b, c, bias)
+        self._admitted[blas.layout_of(a, b, c, bias, alpha)] = admitted
+        return admitted
+
+    def _product(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Product:
+        arrangement = arrange(
+            *(request.shared_matrix(a), request.shared_matrix(b), c), trans_a=self._trans_a, trans_b=self._trans_b
+        )
+        variant = blas.variant_of(arrangement if alpha else replace(arrangement, k=0), self._tile, self._epilogue)
+        if self._complete and variant not in self._variants:
+            raise ValueError(
+                "a plan takes matrices with unit stride along their last axis; these have strides "
+                f"{a.strides} (a), {b.strides} (b) and {c.strides} (c), in elements. Plan with trans_a or trans_b, "
+                "or make them contiguous"
+            )
+        self._variants.add(variant)
+        return blas.Product(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0)
+
+    def _check(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
+        if (bias is not None) != self._epilogue.bias:
+            raise ValueError(
+                "the plan was made with bias=True; pass a bias"
+                if bias is None
+                else "the plan was made without bias=True"
+            )
+        for operand, shape in ((a, self._shape_a), (b, self._shape_b)):
+            if operand.shape != shape and not self._fits_batch(operand, shape):
+                raise ValueError(f"{operand.name} has shape {operand.shape}; the plan is for {self._planned(shape)}")
+        if c.shape != self._shape.of_c:
+            raise ValueError(f"c has shape {c.shape}; the plan is for {self._shape.of_c}")
+        request.check_writable(c)
+        operands = (a, b, c) if bias is None else (a, b, c, bias)
+        for operand in operands:
+            if operand.device is not None and operand.device != self._device:
+                raise ValueError(f"{operand.name} is on device {operand.device}; the plan is for device {self._device}")
+        request.check_disjoint(c, a)
+        request.check_disjoint(c, b)
+        if bias is not None:
+            request.check_bias(bias, self._shape.n, c)
+
+    def _fits_batch(self, operand: Operand, shape: tuple[int, int]) -> bool:
+        batch = self._shape.batch
+        return batch is not None and operand.shape[1:] == shape and operand.shape[0] in (1, batch)
+
+    def _planned(self, shape: tuple[int, int]) -> str:
+        batch = self._shape.batch
+        return str(shape) if batch is None else f"{shape}, {(1, *shape)} or {(batch, *shape)}"
+
+    def _compile(self) -> tuple[LaunchConfig, launch.LoadedKernel | None]:
+        """Load everything that a call may need; the configuration for aligned operands."""
+        m, n, k = self._shape.m, self._shape.n, self._shape.k
+        nothing = LaunchConfig((0, 0, 0), (self._tile.threads, 1))
+        if m == 0 or n == 0 or self._shape.batch == 0:
+            return nothing, None
+        if not self._chosen.takes_variants:
+            kernel = launch.gemm_kernel(self._chosen, self._tile)
+            config = self._chosen.module.launch_config(self._tile, m, n, k)
+            if SIMULATOR:
+                return config, None
+            driver.load_staging()
+            return config, launch.load(kernel, self._chosen.signature, config.shared_bytes)
+        bias = Operand("bias", _UNALIGNED, (n,), (1,), device=self._device) if self._epilogue.bias else None
+        prepared = []
+        for pointer, alpha in ((_ALIGNED, 1.0), (_UNALIGNED, 1.0), (_UNALIGNED, 0.0)):
+            operands = (self._stand_in("a", self._shape_a), self._stand_in("b", self._shape_b))
+            a, b, c = (
+                operand._replace(pointer=pointer) for operand in (*operands, self._stand_in("c", self._shape.of_c))
+            )
+            prepared.append(self._admit(a, b, c, bias, alpha).product.launches[0])
+        return prepared[0].config, prepared[0].loaded
+
+    def _stand_in(self, name: str, shape: tuple[int, ...]) -> Operand:
+        """An operand as it is most likely to come: contiguous, with the batch if there is one."""
+        if self._shape.batch is not None and len(shape) == 2:
+            shape = (self._shape.batch, *shape)
+        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+        return Operand(name, _ALIGNED, shape, strides, device=self._device)
+
+
+class _Again:
+    """The last call once more, with tensors that lie elsewhere: the shortest way from PyTorch to the driver."""
+
+    def __init__(
+        self,
+        seen: tuple[TorchSeen, TorchSeen, TorchSeen],
+        admitted: blas.Admitted,
+        operands: tuple[Operand, Operand, Operand],
+        alpha: float,
+        beta: float,
+    ) -> None:
+        self._a, self._b, self._c = seen
+        self._current_stream = seen[0].current_stream
+        self._product = admitted.product
+        self._alpha, self._beta = alpha, beta
+        self._device = operands[2].device
+        self._ends = [operand.span[1] for operand in operands]
+        self._aligned = _all_aligned(*(operand.pointer for operand in operands))
+
+    @classmethod
+    def of(
+        cls,
+        arrays: tuple[Any, Any, Any],
+        admitted: blas.Admitted,
+        operands: tuple[Operand, Operand, Operand],
+        alpha: float,
+        beta: float,
+    ) -> _Again | None:
+        """None unless all three are tensors, on one device, without negative strides."""
+        a, b, c = (TorchSeen.of(array) for array in arrays)
+        if a is None or b is None or c is None or any(operand.device is None for operand in operands):
+            return None
+        return cls((a, b, c), admitted, operands, alpha, beta)
+
+    def __call__(self, a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
+        """Launch it if nothing but the places differs. False: nothing was done, look closely."""
+        if alpha != self._alpha or beta != self._beta or self._current_stream() != stream:
+            return False
+        at_a, at_b, at_c = self._a.pointer(a), self._b.pointer(b), self._c.pointer(c)
+        if at_a is None or at_b is None or at_c is None:
+            return False
+        end_a, end_b, end_c = self._ends
+        if at_a < at_c + end_c and at_c < at_a + end_a:
+            return False
+        if at_b < at_c + end_c and at_c < at_b + end_b:
+            return False
+        if _all_aligned(at_a, at_b, at_c) != self._aligned or runtime.current_device() != self._device:
+            return False
+        self._product(at_a, at_b, at_c, None, alpha, beta, stream)
+        return True
+
+
+def _all_aligned(a: int, b: int, c: int) -> bool:
+    return (a | b | c) % 16 == 0
+
+
+def plan(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    batch: int | None = None,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    version: int | str = "auto",
+    bias: bool = False,
+    activation: str | None = None,
+    epilogue: Callable[..., Any] | None = None,
+    tile: Tile | None = None,
+) -> Plan:
+    """Choose and compile a product of one shape, on the current device.
+
+    Args:
+        m, n, k: C[m, n] = op(A)[m, k] · op(B)[k, n].
+        batch: the number of matrices; None for plain matrices.
+        trans_a, trans_b: op(X) = Xᵀ.
+        version, activation, epilogue, tile: as for `sgemm`.
+        bias: whether calls will pass a bias.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: like `sgemm`.
+    """
+    for name, extent in (("m", m), ("n", n), ("k", k), *([] if batch is None else [("batch", batch)])):
+        request.check_extent(name, extent)
+    for name, flag in (("trans_a", trans_a), ("trans_b", trans_b), ("bias", bias)):
+        request.check_flag(name, flag)
+    request.check_tile_type(tile)
+    finish = request.epilogue_of(bool(bias), activation, epilogue)
+    device = runtime.current_device()
+    chosen = choose_version(runtime.compute_capability(device)) if version == "auto" else ladder.find(version)
+    asked_for = {
+        "trans_a": trans_a,
+        "trans_b": trans_b,
+        "bias": bias,
+        "activation": activation is not None,
+        "epilogue": epilogue is not None,
+        "3-D operands": batch is not None,
+    }
+    request.check_capabilities(chosen, {name for name, asked in asked_for.items() if asked})
+    used_tile = request.checked_tile(chosen, tile, device)
+    return Plan(request.Shape(m, n, k, batch), bool(trans_a), bool(trans_b), chosen, used_tile, finish)
