@@ -99,7 +99,10 @@ def sgemm(
     operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
     device = request.common_device(operands)
 
-    chosen = requested or choose_version(runtime.compute_capability(device))
+    chosen = requested or choose_version(
+        *(runtime.compute_capability(device), runtime.multiprocessors(device)),
+        *(shape.m, shape.n, 1 if shape.batch is None else shape.batch),
+    )
     asked_for = {
         "alpha": alpha != 1,
         "beta": beta != 0,

@@ -86,7 +86,7 @@ def _lines(operand: Operand, transposed: bool) -> tuple[bool, Lines]:
     # The stride of an axis of length 1 means nothing: a single line may be followed by an aligned one.
     if column_stride == 1 or columns <= 1 or rows == 0:
         return True, Lines(operand.pointer, rows, row_stride if rows > 1 else _aligned(columns), batch)
-    return False, Lines(operand.pointer, columns, column_stride if columns > 1 else _aligned(rows), batch)
+    return False, Lines(operand.pointer, columns, column_stride, batch)
 
 
 def _aligned(floats: int) -> int:

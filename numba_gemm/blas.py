@@ -27,7 +27,10 @@ def variant_of(arrangement: Arrangement, tile: Tile, epilogue: Epilogue) -> Vari
         b_along_k=arrangement.b_along_k,
         vector=arrangement.vector and k > 0,  # without k only C counts: not worth a kernel of its own
         whole=k > 0 and (m, n, k) == tile.padded(m, n, k),
-        epilogue=replace(epilogue, transposed=arrangement.transposed),
+        # Rows and columns matter to a bias and to a user's function; without them, one kernel does for both.
+        epilogue=replace(
+            epilogue, transposed=arrangement.transposed and (epilogue.bias or epilogue.function is not None)
+        ),
     )
 
 
@@ -144,10 +147,11 @@ Layout = tuple[Any, ...]
 def layout_of(a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, options: Any = None) -> Layout:
     """All of a call that is likely to be the same at the next, and decides what has to be checked and launched.
 
-    Shapes and strides, the device, whether 16-byte accesses are aligned, whether A·B counts at all, and what else
+    Shapes and strides, the device, which operands start at multiples of 16, whether A·B counts at all, and what else
     the caller distinguishes.
     """
-    aligned = (a.pointer | b.pointer | c.pointer) % 16 == 0
+    # Each by itself: not every kernel asks it of all three.
+    aligned = (a.pointer % 16 == 0, b.pointer % 16 == 0, c.pointer % 16 == 0)
     of_bias = None if bias is None else (bias.shape, bias.strides)
     operands = (a.shape, a.strides, b.shape, b.strides, c.shape, c.strides, of_bias)
     return (operands, c.device, aligned, alpha == 0, options)

@@ -139,6 +139,16 @@ VERSIONS: tuple[Version, ...] = (
         takes_variants=True,
     ),
     _version(
+        7,
+        "warp_tiled",
+        "warp tiles, fragments in pairs",
+        module_name="v7_warp_tiled",
+        capabilities=CAPABILITIES,
+        min_cc=_AMPERE,
+        dynamic_shared=True,
+        takes_variants=True,
+    ),
+    _version(
         None,
         "cp_async_ptx",
         "rung 5 calling linked PTX",

@@ -18,6 +18,7 @@ import numpy as np
 
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.cache import enable_disk_cache
+from numba_gemm.device.epilogue import require_compilable
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand
 from numba_gemm.runtime import checked, current_device
@@ -94,6 +95,8 @@ def gemm_kernel(version: Version, tile: Tile, variant: Variant | None = None) ->
         return found
     with _make_lock:
         if key not in _kernels:
+            if variant is not None and variant.epilogue.function is not None:
+                require_compilable(variant.epilogue.function)
             kernel = version.make_kernel(tile, variant)
             if not version.foreign_files:  # Numba cannot cache a kernel with linked files
                 enable_disk_cache(kernel, f"{version.name} {tile!r} {variant!r}")

@@ -210,7 +210,8 @@ class _Again:
         self._alpha, self._beta = alpha, beta
         self._device = operands[2].device
         self._ends = [operand.span[1] for operand in operands]
-        self._aligned = _all_aligned(*(operand.pointer for operand in operands))
+        a_at, b_at, c_at = (operand.pointer for operand in operands)
+        self._alignments = _alignments(a_at, b_at, c_at)
 
     @classmethod
     def of(
@@ -239,14 +240,15 @@ class _Again:
             return False
         if at_b < at_c + end_c and at_c < at_b + end_b:
             return False
-        if _all_aligned(at_a, at_b, at_c) != self._aligned or runtime.current_device() != self._device:
+        if _alignments(at_a, at_b, at_c) != self._alignments or runtime.current_device() != self._device:
             return False
         self._product(at_a, at_b, at_c, None, alpha, beta, stream)
         return True
 
 
-def _all_aligned(a: int, b: int, c: int) -> bool:
-    return (a | b | c) % 16 == 0
+def _alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
+    """Which of the addresses take 16-byte accesses: the kernel was chosen for exactly these."""
+    return a % 16 == 0, b % 16 == 0, c % 16 == 0
 
 
 def plan(
@@ -282,7 +284,11 @@ def plan(
     request.check_tile_type(tile)
     finish = request.epilogue_of(bool(bias), activation, epilogue)
     device = runtime.current_device()
-    chosen = choose_version(runtime.compute_capability(device)) if version == "auto" else ladder.find(version)
+    if version == "auto":
+        capability, multiprocessors = runtime.compute_capability(device), runtime.multiprocessors(device)
+        chosen = choose_version(capability, multiprocessors, m, n, 1 if batch is None else batch)
+    else:
+        chosen = ladder.find(version)
     asked_for = {
         "trans_a": trans_a,
         "trans_b": trans_b,

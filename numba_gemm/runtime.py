@@ -67,6 +67,12 @@ def compute_capability(device: int) -> tuple[int, int]:
     return int(major), int(minor)
 
 
+@cache
+def multiprocessors(device: int) -> int:
+    """How many multiprocessors (SMs) a device has; the simulator works like one."""
+    return 1 if SIMULATOR else int(cuda.gpus[device].MULTIPROCESSOR_COUNT)
+
+
 def device_of_pointer(pointer: int, name: str) -> int:
     """The ordinal of the device that memory belongs to.
 

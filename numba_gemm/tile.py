@@ -190,17 +190,20 @@ class Tile:
     def require_steady_copies(self) -> None:
         """Line copies of which every thread has as many, by 16 bytes along lines or by 4 bytes along k."""
         self.require_line_copies()
+        if self.bk % TRANSPOSE_K:
+            raise ValueError(
+                f"{self}: bk = {self.bk} is not a multiple of {TRANSPOSE_K}, the k that a copy takes at once"
+            )
         for name, lines in (("bm", self.bm), ("bn", self.bn)):
             if lines * self.bk % (4 * self.threads) or self.bk % (4 * self.threads // lines):
                 raise ValueError(
-                    f"{self}: {name}·bk/4 = {lines * self.bk // 4} vectors of 16 bytes are not as many for each of "
+                    f"{self}: {name}·bk/4 = {lines * self.bk // 4} accesses of 16 bytes are not as many for each of "
                     f"{self.threads} threads"
                 )
-            columns = min(self.bk, TRANSPOSE_K)
-            if self.bk % columns or lines % (self.threads // columns):
+            if lines % (self.threads // TRANSPOSE_K):
                 raise ValueError(
-                    f"{self}: {self.threads} threads copy {self.threads // columns} lines of {columns} floats at once, "
-                    f"which does not divide {name} = {lines}, bk = {self.bk}"
+                    f"{self}: {self.threads} threads copy {self.threads // TRANSPOSE_K} lines of {TRANSPOSE_K} floats "
+                    f"at once, which does not divide {name} = {lines}"
                 )
 
     def _require_rows(self, name: str, row: int, vector: int) -> None:

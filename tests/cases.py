@@ -17,6 +17,15 @@ SEED_TILES = (
     Tile(256, 128, 8, 16, 8),
 )
 
+#: From small to large, with each way to cut a warp tile.
+WARP_TILES = (
+    Tile(64, 64, 16, 8, 8, 2, 32, 64),
+    Tile(128, 128, 8, 8, 8, 2, 64, 32),
+    Tile(128, 128, 32, 8, 8, 2, 32, 64),
+    Tile(256, 128, 16, 16, 8, 2, 64, 64),
+    Tile(128, 256, 16, 8, 16, 2, 64, 64),
+)
+
 _BASE = Tile(16, 16, 4, 4, 4)
 _TALL = Tile(32, 16, 8, 8, 4)  # bm > bn, tm > tn, bk > 4
 _WIDE = Tile(16, 32, 8, 4, 8)  # the mirror image: a swap of m and n cannot hide in both
@@ -63,6 +72,8 @@ def large_tiles(version: Version) -> tuple[Tile, ...]:
     """The seeds' tiles, for the rungs that are written for them: with a register tile a thread."""
     if version.default_tile.tm == 1:
         return ()
+    if version.default_tile.wm:
+        return WARP_TILES
     stages = version.default_tile.stages
     return tuple(tile if stages == 1 else staged(tile, stages) for tile in SEED_TILES)
 

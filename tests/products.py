@@ -23,10 +23,12 @@ class Placement:
     shift: int = 0
     #: Floats between the end of a matrix and the start of the next one.
     gap: int = 0
+    #: The distance of two lines, without the pitch, is rounded up to a multiple of this.
+    multiple: int = 1
 
     def __call__(self, *shape):
         *batch, lines, length = (*shape[:-2], *reversed(shape[-2:])) if self.column_major else shape
-        lead = length + self.pitch
+        lead = -(-length // self.multiple) * self.multiple + self.pitch
         matrix = lines * lead + self.gap
         start = 16 + self.shift
         strides = tuple(4 * stride for stride in (*([matrix] if batch else []), lead, 1))

@@ -1,4 +1,4 @@
-"""Run every version under each of compute-sanitizer's tools, on shapes that reach the edges.
+"""Run every version under each of compute-sanitizer's tools, on shapes and layouts that reach the edges.
 
 `python tests/sanitize.py` on a machine with a GPU; exit status 1 if a tool finds anything. `--worker` is
 what the sanitizer runs.
@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+
+from products import Placement, Product
+
+from numba_gemm import Tile
 
 TOOLS = {
     "memcheck": ["--leak-check=no"],
@@ -39,20 +44,55 @@ def worker() -> None:
             c = numba_gemm.sgemm(cuda.to_device(a), cuda.to_device(b), version=version.name).copy_to_host()
             if not np.array_equal(c, a @ b):
                 sys.exit(f"{version} is wrong at {m}×{n}×{k}")
+        if version.takes_variants:
+            for product in layouts(tile):
+                product.check(version, tile, rng)
+
+
+def layouts(tile: Tile) -> Iterator[Product]:
+    """Each way to copy an operand's tile and to store C, at its edges."""
+    sizes = (tile.bm + 1, tile.bn - 1, 3 * tile.bk + 1)
+    finish = {
+        "alpha": 2.0,
+        "beta": -1.0,
+        "bias": 2,
+        "activation": "relu",
+        "epilogue": lambda x, row, col: x + row - col,
+    }
+    for trans_a, trans_b in ((False, False), (False, True), (True, False), (True, True)):
+        for place in (Placement(multiple=4), Placement(pitch=3, shift=1), Placement(column_major=True, pitch=5)):
+            yield Product(*sizes, trans_a=trans_a, trans_b=trans_b, a=place, b=place, c=place)
+        yield Product(*sizes, batch=2, shared="b", trans_a=trans_a, trans_b=trans_b, c=Placement(gap=4), **finish)
+    yield Product(5, 3, 0, c=Placement(pitch=1), **finish)
+    yield Product(2 * tile.bm, tile.bn, 7 * tile.bk, trans_a=True, **finish)
 
 
 def main() -> int:
-    failed = []
-    for tool, options in TOOLS.items():
-        command = ["compute-sanitizer", f"--tool={tool}", "--error-exitcode=9", *options]
-        result = subprocess.run(
-            [*command, sys.executable, __file__, "--worker"], capture_output=True, text=True, check=False
+    running = {
+        tool: subprocess.Popen(
+            [
+                "compute-sanitizer",
+                f"--tool={tool}",
+                "--error-exitcode=9",
+                *options,
+                sys.executable,
+                __file__,
+                "--worker",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
-        summary = [line for line in result.stdout.splitlines() if "SUMMARY" in line]
-        print(f"{tool}: exit status {result.returncode}; {'; '.join(summary) or 'no summary'}", flush=True)
-        if result.returncode != 0:
+        for tool, options in TOOLS.items()
+    }
+    failed = []
+    for tool, process in running.items():
+        output, _ = process.communicate()
+        summary = [line for line in output.splitlines() if "SUMMARY" in line]
+        print(f"{tool}: exit status {process.returncode}; {'; '.join(summary) or 'no summary'}", flush=True)
+        if process.returncode != 0:
             failed.append(tool)
-            print(result.stdout[-3000:], result.stderr[-3000:], sep="\n")
+            print(output[-3000:])
     print(f"compute-sanitizer: {'failed: ' + ', '.join(failed) if failed else 'clean with ' + ', '.join(TOOLS)}")
     return 1 if failed else 0
 

@@ -181,6 +181,9 @@ def test_whole_tiles(m, n, k, whole, rng):
 def test_whole_tiles_are_judged_as_the_kernel_sees_them(rng):
     tile = Tile(32, 16, 4, 4, 4)
     for m, n, whole in ((32, 16, False), (16, 32, True)):
-        found = blas.variant_of(arranged(*operands(rng, m, n, 4, (ROWS, ROWS, COLUMNS))), tile, Epilogue())
+        arrangement = arranged(*operands(rng, m, n, 4, (ROWS, ROWS, COLUMNS)))
+        found = blas.variant_of(arrangement, tile, Epilogue(bias=True))
         assert found.whole is whole, (m, n)
         assert found.epilogue.transposed
+        # What does not look at rows and columns is one kernel for both.
+        assert not blas.variant_of(arrangement, tile, Epilogue(activation="relu")).epilogue.transposed

@@ -56,14 +56,24 @@ def by_functions(*functions):
     return lambda x: one(x) * two(x) * three(x) / (6 * x * x)
 
 
+def for_gpu(source, **names):
+    """A function that others may call in a kernel."""
+    return cuda.jit(device=True)(made(source, **names))
+
+
+def gpu_times(factor):
+    return cuda.jit(device=True)(times(factor))
+
+
 def by_two_of_a_kind(factor):
-    two, three = times(2), times(3)
-    return by_functions(two, three, {2: two, 3: three}[factor])
+    two, three = gpu_times(2), gpu_times(3)
+    # The key sees `one`, `three` and `two`, in this order: the last one is known by then.
+    return by_functions(two, {2: two, 3: three}[factor], three)
 
 
 def by_one_module_in_two_functions(factor):
     settings = module(ONE=1, SCALE=factor)
-    helper = made("def f(x): return x * settings.SCALE", settings=settings)
+    helper = for_gpu("def f(x): return x * settings.SCALE", settings=settings)
     return made("def f(x): return settings.ONE * helper(x)", settings=settings, helper=helper)
 
 
@@ -71,27 +81,22 @@ def by_one_module_in_two_functions(factor):
 FUNCTIONS = {
     "constant": times,
     "closure": by_closure,
-    "default": lambda factor: made(f"def f(x, scale={factor}.0): return x * scale"),
-    "global": lambda factor: made("def f(x): return x * SCALE", SCALE=factor),
-    "global tuple": lambda factor: made("def f(x): return x * SCALES[1]", SCALES=(5, factor)),
-    "global array": lambda factor: made("def f(x): return x * SCALES[1]", SCALES=np.array([5, factor], np.float32)),
-    "helper": lambda factor: made("def f(x): return g(x)", g=times(factor)),
-    "helper of a helper": lambda factor: made(
-        "def f(x): return g(x)", g=made("def f(x): return h(x)", h=times(factor))
-    ),
-    "global of a helper": lambda factor: made("def f(x): return g(x)", g=made("def f(x): return x * S", S=factor)),
-    "helper in a closure": lambda factor: by_functions(times(factor), times(2), times(3)),
+    "default": lambda n: made(f"def f(x, scale={n}.0): return x * scale"),
+    "global": lambda n: made("def f(x): return x * SCALE", SCALE=n),
+    "global tuple": lambda n: made("def f(x): return x * SCALES[1]", SCALES=(5, n)),
+    "global array": lambda n: made("def f(x): return x * SCALES[1]", SCALES=np.array([5, n], np.float32)),
+    "helper": lambda n: made("def f(x): return g(x)", g=gpu_times(n)),
+    "helper of a helper": lambda n: made("def f(x): return g(x)", g=for_gpu("def f(x): return h(x)", h=gpu_times(n))),
+    "global of a helper": lambda n: made("def f(x): return g(x)", g=for_gpu("def f(x): return x * S", S=n)),
+    "helper in a closure": lambda n: by_functions(gpu_times(n), gpu_times(2), gpu_times(3)),
     "which helper": by_two_of_a_kind,
-    "helper for the GPU": lambda factor: made("def f(x): return g(x)", g=cuda.jit(device=True)(times(factor))),
-    "attribute of a module": lambda factor: made("def f(x): return x * settings.S", settings=module(S=factor)),
-    "attribute of a module in a closure": lambda factor: by_module_in_closure(module(SCALE=factor)),
-    "attribute of a module in a module": lambda factor: made(
-        "def f(x): return x * a.b.S", a=module(b=module(S=factor))
-    ),
+    "attribute of a module": lambda n: made("def f(x): return x * settings.S", settings=module(S=n)),
+    "attribute of a module in a closure": lambda n: by_module_in_closure(module(SCALE=n)),
+    "attribute of a module in a module": lambda n: made("def f(x): return x * a.b.S", a=module(b=module(S=n))),
     "another attribute in a helper": by_one_module_in_two_functions,
-    "function of a module": lambda factor: made("def f(x): return settings.g(x)", settings=module(g=times(factor))),
-    "function for the GPU": lambda factor: cuda.jit(device=True)(times(factor)),
-    "arguments": lambda factor: made(f"def f(x, row, col): return x + {['row', 'col'][factor - 2]}"),
+    "function of a module": lambda n: made("def f(x): return settings.g(x)", settings=module(g=gpu_times(n))),
+    "function for the GPU": gpu_times,
+    "arguments": lambda n: made(f"def f(x, row, col): return x + {['row', 'col'][n - 2]}"),
 }
 EACH = pytest.mark.parametrize("make", FUNCTIONS.values(), ids=FUNCTIONS)
 
@@ -143,6 +148,24 @@ def test_equal_code_is_compiled_once(version, monkeypatch):
     assert len(kernels) == before
     assert result(version, times(7)) == 42
     assert len(kernels) == before + 1
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_plain_helpers_count(depth):
+    # Numba does not compile these; the simulator runs them.
+    keys = []
+    for factor in (2, 3):
+        helper = times(factor)
+        for _ in range(depth):
+            helper = made("def f(x): return g(x)", g=helper)
+        keys.append(function_key(helper))
+    assert keys[0] != keys[1]
+
+
+@pytest.mark.gpu
+def test_options_of_a_function_for_the_gpu_count():
+    exact, fast = (cuda.jit(device=True, fastmath=fast)(times(2)) for fast in (False, True))
+    assert function_key(exact) != function_key(fast)
 
 
 def test_keyword_defaults_count():
@@ -206,6 +229,18 @@ def test_the_result_is_rounded_once_at_the_end(version):
 
 
 # What is refused -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@SMALL
+@pytest.mark.usefixtures("nothing_runs")
+def test_what_numba_cannot_compile(version):
+    # In the simulator functions are not compiled, and may do anything.
+    helper = made("def f(x): return g(x)", g=times(2))
+    remedy = "given to numba.cuda.jit(device=True)"
+    options = {"version": version.name, "tile": version.small_tile}
+    refused(TypeError, "epilogue f cannot be compiled", "'g'", remedy, epilogue=helper, **options)
+    refused(TypeError, "epilogue f cannot be compiled", epilogue=made("def f(x): return x + 'a'"), **options)
 
 
 class Callable:

@@ -6,7 +6,6 @@ from guarded import Guarded
 from refusal import K, M, N, ones, refused
 
 from numba_gemm import VERSIONS, Tile, ladder, runtime, sgemm
-from numba_gemm.choose import choose_version
 
 pytestmark = [pytest.mark.device, pytest.mark.usefixtures("nothing_runs")]
 
@@ -130,11 +129,6 @@ def test_devices_below_the_least_compute_capability(version, older, monkeypatch)
     monkeypatch.setattr(runtime, "compute_capability", lambda _: older)
     needed, found = (f"{major}.{minor}" for major, minor in (version.min_cc, older))
     refused(RuntimeError, f"version {version} needs compute capability {needed}", found, version=version.name)
-
-
-def test_auto_is_the_best_that_the_device_can_run():
-    assert choose_version((7, 5)).number == 4
-    assert choose_version((8, 0)) == choose_version((99, 0)) == ladder.RUNGS[-1]
 
 
 def test_devices_below_every_version(monkeypatch):

@@ -57,8 +57,9 @@ def test_shapes_around_a_tile(version, tile, transposes, rng):
 @pytest.mark.gpu
 @ANY_LAYOUT
 @TRANSPOSES
+@pytest.mark.parametrize("multiple", [1, 4], ids=["contiguous", "aligned lines"])
 @pytest.mark.parametrize("order", ["by rows", "by columns"])
-def test_sizes_up_to_130(version, tile, transposes, order, rng):
+def test_sizes_up_to_130(version, tile, transposes, multiple, order, rng):
     # Each pair of sizes in each pair of dimensions, the third running along.
     pairs = list(every_combination(SIZES, repeat=2))
     sizes = {
@@ -68,13 +69,15 @@ def test_sizes_up_to_130(version, tile, transposes, order, rng):
         for place in ((one, other, third), (one, third, other), (third, one, other))
     }
     for m, n, k in sorted(sizes):
-        product = transposed(Product(m, n, k), transposes)
+        place = Placement(multiple=multiple)
+        product = transposed(Product(m, n, k, a=place, b=place, c=place), transposes)
         column_major(product, "c" if order == "by columns" else "").check(version, tile, rng)
 
 
 #: Floats a line, or the first element, is away from what 16-byte accesses allow.
 PLACEMENTS = {
-    "aligned leading dimension": Placement(pitch=4),
+    "aligned lines": Placement(multiple=4),
+    "aligned lines, pitched": Placement(multiple=4, pitch=8),
     "odd leading dimension": Placement(pitch=3),
     "4-byte aligned": Placement(shift=1),
     "8-byte aligned": Placement(shift=2),

@@ -326,5 +326,6 @@ def test_two_blocks_of_rung_2_fit_an_sm_of_2048_threads(arch):
 
 
 def test_every_version_has_its_line_in_the_tables():
-    assert {version.name for version in VERSIONS} == {*FFMA_SHARE}, "a new version: state its FFMA shares here"
+    elsewhere = {"warp_tiled"}  # test_machine_code_warp_tiled.py
+    assert {version.name for version in VERSIONS} == {*FFMA_SHARE} | elsewhere, "a new version: state its shares here"
     assert {*BARRIERS, "cp_async_ptx"} == {*REGISTER_TILED, "naive", "shared"} == {*FFMA_SHARE}

@@ -28,6 +28,8 @@ from numba_gemm.device import SIMULATOR
 from numba_gemm.ladder import Version
 
 _ARCHITECTURES = ("sm_80", "sm_90")
+#: Terminals narrower than this get the table without its column of explanations.
+_WIDTH_FOR_SUMMARIES = 110
 
 
 def run(size: int, console: Console) -> bool:
@@ -46,7 +48,7 @@ class _LadderTable:
     """A live table with a line for each version, filled in as results arrive, and a progress bar below."""
 
     def __init__(self, console: Console, columns: list[str], steps: int) -> None:
-        self._columns = columns
+        self._console, self._columns = console, columns
         self._cells = {version.name: [""] * len(columns) for version in ladder.VERSIONS}
         self._footer: list[str] | None = None
         self._progress = Progress(
@@ -63,8 +65,8 @@ class _LadderTable:
         self._progress.stop()
         self._progress.update(self._task, visible=False)
         self._live.stop()
-        if not self._live.console.is_terminal:
-            self._live.console.print()
+        if not self._console.is_terminal:
+            self._console.print()
 
     def doing(self, what: str) -> None:
         self._progress.update(self._task, description=what)
@@ -79,17 +81,21 @@ class _LadderTable:
         self._footer = cells
 
     def _render(self) -> Group:
+        wide = self._console.width >= _WIDTH_FOR_SUMMARIES
         table = Table("rung")
         table.add_column("name", min_width=max(len(version.name) for version in ladder.VERSIONS))
-        table.add_column("what it teaches", max_width=26)
+        if wide:
+            table.add_column("what it teaches")
         for column in self._columns:
             table.add_column(column, justify="right", no_wrap=True)
         for version in ladder.VERSIONS:
             number = "" if version.number is None else str(version.number)
-            table.add_row(number, version.name, version.summary, *self._cells[version.name])
+            explanation = [version.summary] if wide else []
+            table.add_row(number, version.name, *explanation, *self._cells[version.name])
         if self._footer:
+            name, summary, *cells = self._footer
             table.add_section()
-            table.add_row("", *self._footer)
+            table.add_row("", name, *([summary] if wide else []), *cells)
         return Group(table, self._progress)
 
 
@@ -115,7 +121,7 @@ def _on_gpu(size: int, console: Console) -> bool:
     )
     correct = True
     cublas_seconds = []
-    columns = ["error/bound", "ms", "TFLOP/s", "× cuBLAS", "registers"]
+    columns = ["error/\nbound", "ms", "TFLOP/s", "×\ncuBLAS", "registers"]
     with _LadderTable(console, columns, steps=1 + len(ladder.VERSIONS)) as table:
         table.doing("operands, and their product in float64")
         problem = Problem.random(size, size, size)
@@ -154,9 +160,7 @@ def _without_gpu(console: Console) -> bool:
         "with cuBLAS; for those, run it on a machine with an NVIDIA GPU.",
         highlight=False,
     )
-    columns = ["simulated", "error/bound"]
-    for arch in _ARCHITECTURES:
-        columns += [f"{arch}\nregisters", "\nFFMA"]
+    columns = ["simulated:\nerror/bound", *(f"{arch}:\nregisters, FFMA" for arch in _ARCHITECTURES)]
     correct = True
     with _LadderTable(console, columns, steps=(1 + len(_ARCHITECTURES)) * len(ladder.VERSIONS)) as table:
         table.doing("start the simulator")
@@ -164,11 +168,11 @@ def _without_gpu(console: Console) -> bool:
             name, within = result["name"], result["error"] <= 1
             correct &= within
             table.doing(f"simulated {name}")
-            table.done(name, {0: "×".join(map(str, result["shape"])), 1: f"{result['error']:.2f} {_mark(within)}"})
+            table.done(name, {0: f"{result['error']:.2f} {_mark(within)}"})
         for version in ladder.VERSIONS:
             for index, arch in enumerate(_ARCHITECTURES):
                 table.doing(f"compile {version.name} for {arch}")
-                table.done(version.name, dict(enumerate(_machine_code_cells(version, arch), 2 + 2 * index)))
+                table.done(version.name, {1 + index: _machine_code_cell(version, arch)})
     return correct
 
 
@@ -192,7 +196,7 @@ def _simulated() -> Iterator[dict[str, Any]]:
         raise RuntimeError(f"the simulator ended with exit status {process.returncode}:\n{errors}")
 
 
-def _machine_code_cells(version: Version, arch: str) -> list[str]:
+def _machine_code_cell(version: Version, arch: str) -> str:
     from numba_gemm.analysis.machine_code import compile_kernel
     from numba_gemm.analysis.sass import main_loop, parse
     from numba_gemm.device.async_copy import foreign_source
@@ -201,4 +205,4 @@ def _machine_code_cells(version: Version, arch: str) -> list[str]:
     foreign = [foreign_source(name) for name in version.foreign_files]
     code = compile_kernel(kernel, version.signature, arch, foreign)
     loop = main_loop(parse(code.sass))
-    return [_registers(code.registers, code.local_bytes), f"{loop.ffma_share:.0%}"]
+    return f"{_registers(code.registers, code.local_bytes)}, {loop.ffma_share:.0%}"

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numba import float32, int64
+from numba import float32, int64, uint32
+from numba.core.errors import NumbaError
 
 from numba_gemm.device.target import SIMULATOR, device_function
 
@@ -147,6 +148,27 @@ def takes_position(function: Callable[..., Any]) -> bool:
             continue
         return count == 3
     raise TypeError(f"epilogue {plain.__name__}{signature} must take (x) or (x, row, col)")
+
+
+def require_compilable(function: Callable[..., Any]) -> None:
+    """Compile a function by itself, which takes milliseconds.
+
+    Inside a kernel an error would be found, and reported, once for each of the nested functions around it,
+    twice in each: minutes.
+
+    Raises:
+        TypeError: if Numba cannot compile it.
+    """
+    if SIMULATOR:
+        return
+    try:
+        _user_function(function).compile_device((float32, uint32, uint32))
+    except (NumbaError, NotImplementedError, TypeError) as error:
+        raise TypeError(
+            f"epilogue {function.__name__} cannot be compiled for the GPU: {error}\n"
+            "A function that it calls has to be one of Python or NumPy that Numba knows, or given to "
+            "numba.cuda.jit(device=True)"
+        ) from error
 
 
 def _plain(function: Any) -> Any:

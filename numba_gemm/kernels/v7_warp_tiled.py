@@ -1,0 +1,212 @@
+"""Rung 7, warp tiles: a level between block and thread, arranged so that nothing but FFMA takes issue slots.
+
+    block 128 × 256            warp 64 × 64: 4 × 8 lanes       thread 16 × 8: 4 · 2 groups of 4 × 4
+    ┌─────┬─────┬─────┬─────┐   0  1  8  9 16 17 24 25         ┌─┬───────┬─┬───────┐
+    │warp │  1  │  2  │  3  │   2  3 10 11 18 19 26 27         │▒│       │▒│       │  a group stands where its
+    │  0  │     │     │     │   4  5 12 13 20 21 28 29         ├─┘       └─┘       │  lane stands in the map; the
+    ├─────┼─────┼─────┼─────┤   6  7 14 15 22 23 30 31         ├─┐       ┌─┐       │  map is repeated 4 times down
+    │  4  │  5  │  6  │  7  │                                  │▒│       │▒│       │  and 2 times across
+    └─────┴─────┴─────┴─────┘   a group of 4 × 4 each          └─┴───────┴─┴───────┘
+
+A warp reads 4 groups of A or 8 of B at a time, next to each other, by 16 bytes a lane. The hardware serves such a
+load in two halves, and merges lanes that read the same address where their numbers differ in bit 0 or in
+bit 1. So lanes beside each other, with the same rows of A, differ in bit 0, and lanes below each other, with the
+same columns of B, in bits 1 and 2: each load takes two wavefronts.
+
+Each fragment is a pair: the one of step k + 1 is loaded while the one of step k is used. Two buffers then suffice
+for the tiles of K, and one barrier a tile: at its last step everybody has read all of one buffer, and what was
+copied into the other has arrived. The copies themselves are spread over the first steps.
+
+Cost per output and k: 0.19 shared floats (rung 6: 0.25), 0.09 shared wavefronts a warp, and 0.047 bytes of A and B
+(0.063): 42.7 FLOP a byte. Of 100 instructions in the main loop 93 are FFMA (85), and none of these reads three
+registers of one bank. A thread has 207 registers, so an SM has 8 warps, few to hide a latency: the order of a
+thread's own instructions has to. What still limits it: the other 7 instructions, the 35 KB of code of an unrolled
+tile, which outgrow an instruction cache, and the last, partial wave of blocks.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numba import cuda, float32, int64, uint32
+
+from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
+from numba_gemm.device.batch import moved
+from numba_gemm.device.block_order import tile_of_block
+from numba_gemm.device.shared_memory import shared_view
+from numba_gemm.device.steady_copy import make_steady_copy
+from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
+from numba_gemm.device.tile_store import make_store
+from numba_gemm.device.unroll import unroll
+from numba_gemm.tile import FLOAT_BYTES, WARP, LaunchConfig, Tile
+from numba_gemm.variant import Variant
+
+DEFAULT_TILE = Tile(bm=128, bn=256, bk=16, tm=16, tn=8, stages=2, wm=64, wn=64)
+SMALL_TILE = Tile(bm=16, bn=32, bk=8, tm=4, tn=4, stages=2, wm=16, wn=32)  # one warp, for the simulator
+
+#: Tile rows of C that blocks take together, see `device.block_order`.
+ROWS_TOGETHER = 8
+#: Steps of a tile over which the copies for the next one are spread.
+COPY_STEPS = 4
+
+
+def check(tile: Tile) -> None:
+    """Warp tiles, two buffers, and copies of which every thread has as many."""
+    tile.require_warps()
+    tile.require_steady_copies()
+    tile.require_stages(2, 2)
+
+
+@cache
+def make_kernel(tile: Tile, variant: Variant):
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
+    WM, WN = np.uint32(tile.wm), np.uint32(tile.wn)
+    LANES, WARPS_N = np.uint32(WARP), np.uint32(tile.bn // tile.wn)
+    FOUR_LANES_M = tile.wm // tile.tm == 4  # and eight along n, or the other way round
+    NEXT_M, NEXT_N = np.uint32(4 * tile.wm // tile.tm), np.uint32(4 * tile.wn // tile.tn)  # a thread's next group
+    A_COPY = CopyShape(tile.bm, tile.bk, tile.threads, variant.a_along_k, variant.vector, variant.whole)
+    B_COPY = CopyShape(tile.bn, tile.bk, tile.threads, variant.b_along_k, variant.vector, variant.whole)
+    A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
+    B_BUFFERS = (tile.stages, tile.bk, B_COPY.row)
+    B_OFFSET = tile.stages * tile.bk * A_COPY.row
+    ACC = (tile.tm, tile.tn)
+    A_FRAGMENTS, B_FRAGMENTS = (2, tile.tm), (2, tile.tn)  # new: one in use, one on its way
+    VECTOR = np.uint32(4)
+    WHOLE = variant.whole
+    LAST, PARTS, GROUP = np.uint32(tile.bk - 1), np.uint32(COPY_STEPS), np.uint32(ROWS_TOGETHER)
+    ZERO, ONE, TWO, EIGHT = (np.uint32(x) for x in (0, 1, 2, 8))
+    copy_a, copy_a_partial = make_tile_copy(A_COPY)
+    copy_b, copy_b_partial = make_tile_copy(B_COPY)
+    place_a, copy_a_part = make_steady_copy(A_COPY, COPY_STEPS)
+    place_b, copy_b_part = make_steady_copy(B_COPY, COPY_STEPS)
+    store = make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
+    block_tile = device_function(tile_of_block)
+
+    @device_function
+    def lane_place(lane):
+        """Row and column of a lane in the map: of four by bits 1 and 2, of eight by bits 0, 3 and 4."""
+        of_four = lane // TWO % VECTOR
+        of_eight = lane % TWO + lane // EIGHT * TWO
+        return (of_four, of_eight) if FOUR_LANES_M else (of_eight, of_four)
+
+    @device_function
+    def load_fragments(k, As, Bs, buffer, m, n, a, b, half):
+        for i in range(TM):
+            a[half, i] = As[buffer, k, m + i // VECTOR * NEXT_M + i % VECTOR]
+        for j in range(TN):
+            b[half, j] = Bs[buffer, k, n + j // VECTOR * NEXT_N + j % VECTOR]
+
+    @device_function
+    def outer_product(a, b, half, acc):
+        # new: there and back, so that at a turn, too, the next FFMA has an operand of the one before.
+        for i in range(ZERO, TM, TWO):
+            for j in range(TN):
+                acc[i, j] += a[half, i] * b[half, j]
+            for j in range(TN - ONE, -1, -1):
+                acc[i + ONE, j] += a[half, i + ONE] * b[half, j]
+
+    @device_function
+    def step(k, A, B, As, Bs, As_mine, Bs_mine, ready, free, lines_a, lines_b, m, n, a, b, acc):
+        if k < LAST:
+            load_fragments(k + ONE, As, Bs, ready, m, n, a, b, (k + ONE) % TWO)
+            if k < PARTS:
+                copy_a_part(k, A, As_mine, free, lines_a)
+                copy_b_part(k, B, Bs_mine, free, lines_b)
+            if k == PARTS:
+                cp_async_commit()
+        else:
+            cp_async_wait(0)  # my copies of the next tile have arrived …
+            cuda.syncthreads()  # … and everybody's; and everyone has read all of this one
+            load_fragments(ZERO, As, Bs, free, m, n, a, b, ZERO)
+        outer_product(a, b, k % TWO, acc)
+
+    @device_function
+    def step_of_last(k, As, Bs, ready, m, n, a, b, acc):
+        if k < LAST:
+            load_fragments(k + ONE, As, Bs, ready, m, n, a, b, (k + ONE) % TWO)
+        outer_product(a, b, k % TWO, acc)
+
+    tile_product = unroll(step, tile.bk)
+    last_tile_product = unroll(step_of_last, tile.bk)
+
+    @device_function
+    def store_row(i, C, row, column, M, N, acc, bias, alpha, beta):
+        row_i = row + i // VECTOR * NEXT_M + i % VECTOR
+        for j in range(ZERO, TN, VECTOR):
+            store(C, row_i, column + j // VECTOR * NEXT_N, M, N, acc, i, j, bias, alpha, beta)
+
+    store_rows = unroll(store_row, tile.tm)
+
+    @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
+    def sgemm_v7(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
+        memory = cuda.shared.array(0, float32, 16)
+        As = shared_view(memory, A_BUFFERS, 0)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
+        a = cuda.local.array(A_FRAGMENTS, float32)
+        b = cuda.local.array(B_FRAGMENTS, float32)
+        acc = cuda.local.array(ACC, float32)
+        thread = uint32(cuda.threadIdx.x)
+        warp = thread // LANES
+        lane_m, lane_n = lane_place(thread % LANES)
+        m = warp // WARPS_N * WM + lane_m * VECTOR  # new: the thread's first group of rows …
+        n = warp % WARPS_N * WN + lane_n * VECTOR  # new: … and of columns
+        tiles_m, tiles_n = (M + BM - ONE) // BM, (N + BN - ONE) // BN
+        tile_m, tile_n = block_tile(uint32(cuda.blockIdx.x), tiles_m, tiles_n, GROUP)
+        row0, col0 = tile_m * BM, tile_n * BN
+        batch = int64(cuda.blockIdx.z)
+        A, B, C = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
+
+        # The odd tile comes first and covers K₁ = 1 … BK of K; all others are whole.
+        odd = uint32((K + BK - ONE) % BK + ONE)
+        if WHOLE:
+            copy_a(A, As, ZERO, row0, M, ZERO, thread)
+            copy_b(B, Bs, ZERO, col0, N, ZERO, thread)
+        else:
+            copy_a_partial(A, As, ZERO, row0, M, ZERO, thread, min(odd, K))
+            copy_b_partial(B, Bs, ZERO, col0, N, ZERO, thread, min(odd, K))
+        cp_async_commit()
+
+        # new: from here on, a copy's addresses move on by a step from tile to tile.
+        from_a, to_a, step_a, lines_a = place_a(A, row0, M, odd, thread)
+        from_b, to_b, step_b, lines_b = place_b(B, col0, N, odd, thread)
+        A, As_mine = moved(A, from_a), moved(As, to_a)
+        B, Bs_mine = moved(B, from_b), moved(Bs, to_b)
+        for i in range(TM):
+            for j in range(TN):
+                acc[i, j] = float32(0)
+
+        cp_async_wait(0)
+        cuda.syncthreads()
+        load_fragments(ZERO, As, Bs, ZERO, m, n, a, b, ZERO)
+        ready, k_ahead = ZERO, odd
+        while k_ahead < K:
+            free = ready ^ ONE  # new: two buffers, the number of the other one by xor
+            tile_product(A, B, As, Bs, As_mine, Bs_mine, ready, free, lines_a, lines_b, m, n, a, b, acc)
+            ready = free
+            A, B = moved(A, step_a), moved(B, step_b)
+            k_ahead = uint32(k_ahead + BK)
+        last_tile_product(As, Bs, ready, m, n, a, b, acc)  # new: of its own, so that copies need no condition
+
+        if beta == float32(0):  # decided once: loads of C amid all stores would take the registers of the main loop
+            store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, float32(0))
+        else:
+            store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
+
+    return sgemm_v7
+
+
+def launch_config(tile: Tile, variant: Variant, m: int, n: int, batch: int) -> LaunchConfig:
+    tiles_n, tiles_m = tile.grid(m, n)
+    return LaunchConfig((tiles_m * tiles_n, 1, batch), (tile.threads, 1), shared_bytes(tile, variant))
+
+
+def shared_bytes(tile: Tile, variant: Variant) -> int:
+    """Bytes of the buffers of A and B, whose rows are longer where the copy transposes."""
+    rows = sum(
+        CopyShape(lines, tile.bk, tile.threads, along_k, variant.vector, variant.whole).row
+        for lines, along_k in ((tile.bm, variant.a_along_k), (tile.bn, variant.b_along_k))
+    )
+    return tile.stages * tile.bk * rows * FLOAT_BYTES

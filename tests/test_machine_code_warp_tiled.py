@@ -1,0 +1,81 @@
+"""Rung 7 in machine code: what its speed rests on, compiled for each architecture without a GPU."""
+
+from functools import cache
+
+import pytest
+
+from numba_gemm import Tile
+from numba_gemm.analysis import machine_code, sass
+from numba_gemm.analysis.machine_code import ARCHITECTURES
+from numba_gemm.ladder import find
+from numba_gemm.variant import Variant
+
+pytestmark = pytest.mark.machine_code
+
+WARP_TILED = find("warp_tiled")
+#: FFMA share of the main loop as measured; a test allows a hundredth less.
+FFMA_SHARE = {"sm_80": 0.928, "sm_86": 0.928, "sm_89": 0.928, "sm_90": 0.927, "sm_100": 0.930, "sm_120": 0.934}
+#: The four layouts of BLAS, by whether lines of A and of B run along k.
+LAYOUTS = {"NN": (True, False), "NT": (True, True), "TN": (False, False), "TT": (False, True)}
+
+
+@cache
+def compiled(arch, tile=WARP_TILED.default_tile, variant=None):
+    return machine_code.compile_kernel(WARP_TILED.make_kernel(tile, variant or Variant()), WARP_TILED.signature, arch)
+
+
+def described(code):
+    loop = sass.main_loop(sass.parse(code.sass))
+    return loop, (
+        f"{code.arch}: {code.registers} registers, {code.spill_store_bytes} bytes spilled, {code.local_bytes} local; "
+        f"main loop {loop.to_dict()}"
+    )
+
+
+def spills(code):
+    return max(code.spill_store_bytes, code.spill_load_bytes, code.local_bytes)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_default_tile(arch):
+    tile = WARP_TILED.default_tile
+    code = compiled(arch)
+    loop, report = described(code)
+    print(report)
+    assert code.registers <= 255, report
+    assert spills(code) == 0, report
+    assert loop.ffma == tile.bk * tile.tm * tile.tn, report
+    assert loop.barriers == 1, report
+    assert loop.ffma_share >= FFMA_SHARE[arch] - 0.01, report
+    assert len(sass.select(loop.body, "LDS.128")) == (tile.tm + tile.tn) // 4 * tile.bk, report
+    assert not sass.select(loop.body, "STS"), report
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_register_bank_conflicts_on_hopper(layout):
+    along_a, along_b = LAYOUTS[layout]
+    code = compiled("sm_90", variant=Variant(a_along_k=along_a, b_along_k=along_b))
+    loop, report = described(code)
+    print(report)
+    assert loop.ffma_share >= 0.90, report
+    assert loop.bank_triples == 0, report
+    assert loop.operand_fetches_per_ffma <= 2.15, report
+    assert spills(code) == 0, report
+
+
+@pytest.mark.parametrize("vector", [True, False])
+def test_edges_spill_nothing(vector):
+    code = compiled("sm_90", variant=Variant(vector=vector, whole=False))
+    loop, report = described(code)
+    print(report)
+    assert spills(code) == 0, report
+    assert loop.ffma_share >= 0.90, report
+
+
+@pytest.mark.parametrize("tile", [Tile(128, 128, 8, 8, 8, 2, 64, 32), Tile(64, 64, 16, 8, 8, 2, 32, 64)], ids=str)
+def test_smaller_tiles(tile):
+    code = compiled("sm_90", tile)
+    loop, report = described(code)
+    print(report)
+    assert loop.ffma == tile.bk * tile.tm * tile.tn, report
+    assert spills(code) == 0, report
