@@ -42,6 +42,11 @@ def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
         machine_info.update(describe())
 
 
+def pytest_benchmark_update_commit_info(commit_info: dict[str, Any]) -> None:
+    """Without a repository (a copy of the tree on a GPU machine) there is no commit, which is no error."""
+    commit_info.pop("error", None)
+
+
 @dataclass
 class GpuClock:
     """Seconds of GPU time spent on the candidate so far."""

@@ -53,11 +53,15 @@ class Arrangement:
 
     @property
     def vector(self) -> bool:
-        """Whether all 16-byte accesses that the kernel would make are aligned. Copies along k are by 4 bytes."""
+        """Whether all 16-byte accesses that the kernel would make are aligned, and inside the operands.
+
+        Copies along k are by 4 bytes. Copies along lines are by 16 only where lines come in fours: a copy that reads
+        less than its 16 bytes is coded as an unaligned address, which memory checkers take for an error.
+        """
         return (
             self.c.takes_vectors
-            and (self.a_along_k or self.a.takes_vectors)
-            and (self.b_along_k or self.b.takes_vectors)
+            and (self.a_along_k or (self.a.takes_vectors and self.m % _VECTOR_FLOATS == 0))
+            and (self.b_along_k or (self.b.takes_vectors and self.n % _VECTOR_FLOATS == 0))
         )
 
 

@@ -140,6 +140,20 @@ def test_only_copies_along_lines_need_alignment(name, bad, rng):
     assert not vector(ROWS, ROWS, bad)
 
 
+@pytest.mark.parametrize("name", ["NN", "NT", "TN", "TT"])
+def test_copies_along_lines_need_lines_in_fours(name, rng):
+    # With padded leading dimensions, so that nothing else keeps them from 16-byte accesses.
+    transposes = tuple(letter == "T" for letter in name)
+
+    def vector(m, n):
+        placements = tuple(Placement(multiple=4) for _ in range(3))
+        return arranged(*operands(rng, m, n, 16, placements, transposes, (2, 2, 2)), transposes).vector
+
+    assert vector(8, 12)
+    assert vector(7, 12) == (name[0] == "N")  # lines of A run along k, one by one
+    assert vector(8, 11) == (name[1] == "T")
+
+
 def test_a_single_line_may_have_any_stride(rng):
     # One row of 6 floats: the next line would start 6 floats further on, but there is none.
     a, b, c = operands(rng, 4, 1, 4)

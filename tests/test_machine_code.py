@@ -164,7 +164,7 @@ def test_registers_spills_and_local_memory(name, arch):
     kernel = compiled(name, arch)
     print(kernel.report)
     code = kernel.code
-    assert code.registers <= (40 if name in ("naive", "shared") else 128), kernel.report
+    assert code.registers <= (48 if name in ("naive", "shared") else 128), kernel.report
     if name == "cp_async_ptx":
         assert code.spill_store_bytes > 0, f"the lesson of this variant is gone: {kernel.report}"
         return

@@ -106,8 +106,8 @@ def _vector_copy(shape: CopyShape) -> TileCopy:
 
     @device_function
     def inside(line, line_end):
-        """How many of the four lines from `line` on exist."""
-        return min(line_end - line, VECTOR) if line < line_end else NONE
+        """How many of the four lines from `line` on exist: all or none, see `Arrangement.vector`."""
+        return VECTOR if line < line_end else NONE
 
     @device_function
     def start(source, tile, stage, line0, line_end, k0, thread):
