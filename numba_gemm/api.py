@@ -11,7 +11,7 @@ from numba import cuda
 from numba_gemm import blas, driver, ladder, request, runtime
 from numba_gemm.arrange import arrange
 from numba_gemm.choose import choose_version
-from numba_gemm.operands import as_operand
+from numba_gemm.operands import as_operand, wait_for_producers
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
 
@@ -133,6 +133,6 @@ def sgemm(
             _products.add(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
             admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
         else:
-            runtime.wait_for_producers(operands, handle)
+            wait_for_producers(operands, handle)
             driver.multiply(chosen, used_tile, matrix_a, matrix_b, matrix_c, handle)
     return c

@@ -11,7 +11,7 @@ from numba_gemm.arrange import Arrangement, Lines
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels.signatures import GENERAL
 from numba_gemm.ladder import Version
-from numba_gemm.operands import Operand
+from numba_gemm.operands import Operand, wait_for_producers
 from numba_gemm.tile import FLOAT_BYTES, LaunchConfig, Tile
 from numba_gemm.variant import Variant
 
@@ -191,7 +191,7 @@ class Admitted:
         """Enqueue it, after what the operands' producers have enqueued."""
         # The usual case is that nobody has to be waited for: a handle may be 0, so compare with None.
         if a.producer_stream is not None or b.producer_stream is not None or c.producer_stream is not None:
-            runtime.wait_for_producers((a, b, c), stream)
+            wait_for_producers((a, b, c), stream)
         if bias is not None and bias.producer_stream is not None:
             runtime.wait_for_producer(bias.producer_stream, stream)
         self.product(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)

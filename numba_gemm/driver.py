@@ -23,8 +23,8 @@ from numba_gemm.kernels import staging
 from numba_gemm.kernels.signatures import PLAIN, STAGING
 from numba_gemm.ladder import Version, find
 from numba_gemm.operands import Operand, as_operand
-from numba_gemm.runtime import current_device, scratch
-from numba_gemm.tile import Tile
+from numba_gemm.runtime import current_device, device_memory
+from numba_gemm.tile import FLOAT_BYTES, Tile
 
 #: Largest grid along y.
 _MAX_GRID_Y = 65535
@@ -91,7 +91,8 @@ def multiply(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, s
         def staged(operand: Operand, rows: int, columns: int) -> Operand:
             if operand.shape == (rows, columns) and takes_as_is(version, operand, (1, 1)):
                 return operand
-            return scratches.enter_context(scratch(rows, columns, operand.name, device, stream))
+            pointer = scratches.enter_context(device_memory(rows * columns * FLOAT_BYTES, stream))
+            return Operand(operand.name, pointer, (rows, columns), (columns, 1), device=device)
 
         whole_a = staged(a, padded_m, padded_k)
         whole_b = staged(b, padded_k, padded_n)

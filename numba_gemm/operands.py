@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from numba_gemm import runtime
 from numba_gemm.device import SIMULATOR
 from numba_gemm.tile import FLOAT_BYTES
 
 _FLOAT32 = np.dtype(np.float32)
 #: DLPack device types whose memory a kernel can address: kDLCUDA and kDLCUDAManaged.
 _DLPACK_CUDA = (2, 13)
+#: The version of the CUDA array interface that names the producer's stream.
+_VERSION_WITH_STREAMS = 3
 
 
 class Operand(NamedTuple):
@@ -125,9 +128,11 @@ def _from_protocols(array: Any, name: str, stream: int) -> Operand:
     if getattr(array, "requires_grad", False) is True:
         raise ValueError(f"{name} requires grad, which a kernel cannot track; pass {name}.detach()")
     interface = getattr(array, "__cuda_array_interface__", None)
-    if interface is not None:
+    has_dlpack = hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__")
+    # Before version 3 the interface says nothing about streams (JAX): then DLPack, which orders the work.
+    if interface is not None and (interface.get("version", 0) >= _VERSION_WITH_STREAMS or not has_dlpack):
         return _from_array_interface(array, interface, name)
-    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+    if has_dlpack:
         return _from_dlpack(array, name, stream)
     raise TypeError(
         f"{name} is a {type(array).__module__}.{type(array).__name__}; pass a float32 array in GPU memory that has "
@@ -329,11 +334,14 @@ def _refuse_layout(operand: Operand) -> None:
 
 
 def _device_of(pointer: int, name: str) -> int:
-    if SIMULATOR:
-        return 0
-    from numba_gemm import runtime
+    return 0 if SIMULATOR else runtime.device_of_pointer(pointer, name)
 
-    return runtime.device_of_pointer(pointer, name)
+
+def wait_for_producers(operands: Iterable[Operand], stream: int) -> None:
+    """Work on `stream` from now on starts after what the operands' producers have enqueued."""
+    for producer in {operand.producer_stream for operand in operands}:
+        if producer is not None:
+            runtime.wait_for_producer(producer, stream)
 
 
 class _Described:

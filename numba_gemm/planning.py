@@ -12,7 +12,7 @@ from numba_gemm.arrange import arrange
 from numba_gemm.choose import choose_version
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.operands import Operand, TorchSeen, as_operand
+from numba_gemm.operands import Operand, TorchSeen, as_operand, wait_for_producers
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import LaunchConfig, Tile
 from numba_gemm.variant import Variant
@@ -104,7 +104,7 @@ class Plan:
             self._check(matrix_a, matrix_b, matrix_c, vector)
         with runtime.on_device(self._device):
             if not self._chosen.takes_variants:
-                runtime.wait_for_producers((matrix_a, matrix_b, matrix_c), handle)
+                wait_for_producers((matrix_a, matrix_b, matrix_c), handle)
                 driver.multiply(self._chosen, self._tile, matrix_a, matrix_b, matrix_c, handle)
             elif matrix_c.size:
                 admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -11,7 +11,6 @@ import numpy as np
 from numba import cuda
 
 from numba_gemm.device import SIMULATOR
-from numba_gemm.operands import Operand
 from numba_gemm.tile import FLOAT_BYTES
 
 if not SIMULATOR:
@@ -86,13 +85,6 @@ def device_of_pointer(pointer: int, name: str) -> int:
     return int(device)
 
 
-def wait_for_producers(operands: Iterable[Operand], stream: int) -> None:
-    """Work on `stream` from now on starts after what the operands' producers have enqueued."""
-    for producer in {operand.producer_stream for operand in operands}:
-        if producer is not None:
-            wait_for_producer(producer, stream)
-
-
 def wait_for_producer(producer: int, stream: int) -> None:
     """Work on `stream` from now on starts after what `producer` holds already; the host does not wait."""
     if SIMULATOR or producer == stream:
@@ -110,20 +102,18 @@ def wait_for_producer(producer: int, stream: int) -> None:
 
 
 @contextmanager
-def scratch(rows: int, columns: int, name: str, device: int, stream: int) -> Iterator[Operand]:
-    """A contiguous matrix that exists, in stream order, for the work enqueued inside the `with`.
+def device_memory(nbytes: int, stream: int) -> Iterator[int]:
+    """Address of memory that exists, in stream order, for the work enqueued inside the `with`.
 
-    It belongs to this call alone: calls on other streams or threads never see its memory.
+    It belongs to this call alone: calls on other streams or threads never see it. In the simulator it starts
+    full of NaN, like memory that nobody has written.
     """
-    nbytes = max(rows * columns * FLOAT_BYTES, 1)
-    owner, pointer = None, 0
     if SIMULATOR:
-        owner = np.full(rows * columns, np.nan, np.float32)
-        pointer = owner.ctypes.data
-    else:
-        pointer = int(checked("cuMemAllocAsync", cu.cuMemAllocAsync(nbytes, stream)))
+        memory = np.full(-(-nbytes // FLOAT_BYTES), np.nan, np.float32)
+        yield memory.ctypes.data
+        return
+    pointer = int(checked("cuMemAllocAsync", cu.cuMemAllocAsync(max(nbytes, 1), stream)))
     try:
-        yield Operand(name, pointer, (rows, columns), (columns, 1), device=device, owner=owner)
+        yield pointer
     finally:
-        if not SIMULATOR:
-            checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))
+        checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))

@@ -7,7 +7,9 @@ import pytest
 from guarded import LAYOUTS, Guarded
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from numba import cuda
 
+from numba_gemm import operands
 from numba_gemm.operands import Operand, as_operand, overlap, overlaps_itself
 
 BASE = 0x10000
@@ -141,3 +143,33 @@ def test_the_producers_stream(named, expected):
     array = Guarded(np.ones((2, 2)))
     array.view.__cuda_array_interface__["stream"] = named
     assert as_operand(array.view, "a", 0).producer_stream == expected
+
+
+class Both:
+    """An array with both protocols, like those of JAX and CuPy."""
+
+    def __init__(self, version):
+        buffer = cuda.to_device(np.ones((2, 3), np.float32))
+        self.owner = buffer
+        interface = {"version": version, "typestr": "<f4", "shape": (2, 3), "strides": None}
+        self.__cuda_array_interface__ = interface | {"data": (as_operand(buffer, "buffer", 0).pointer, False)}
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **_):
+        raise AssertionError("read by another function in this test")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("version", "by_dlpack"), [(2, True), (3, False), (4, False)])
+def test_an_array_interface_that_names_no_stream_gives_way_to_dlpack(version, by_dlpack, monkeypatch):
+    seen = []
+
+    def from_dlpack(array, name, stream):
+        seen.append((name, stream))
+        return Operand(name, 0, (2, 3), (3, 1))
+
+    monkeypatch.setattr(operands, "_from_dlpack", from_dlpack)
+    assert as_operand(Both(version), "a", 7).shape == (2, 3)
+    assert seen == ([("a", 7)] if by_dlpack else [])

@@ -11,8 +11,9 @@ exactly that stage with tile t+S−1; and computes tile t. A turn commits a grou
 left to copy: the wait counts groups, and a missing one would let it return too early.
 
 Cost: one barrier a tile instead of two; no staging registers; S·(BM+BN)·BK·4 = 24 KB of shared memory.
-cp.async copies 16 bytes as they lie, so A stays As[m, k]: its fragment is a column, eight separate
-rows. What is left is this: more shared reads for each FFMA than rung 4, with bank conflicts.
+cp.async copies 16 bytes as they lie, so A stays As[m, k], and a fragment of it is a column, eight
+separate rows. The compiler reads four k of a row at once, so that the reads are as few and as wide as in rung 4;
+what is left is that the rows of two threads of a warp lie in the same banks.
 """
 
 from __future__ import annotations
