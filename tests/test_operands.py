@@ -166,7 +166,7 @@ class Both:
 def test_an_array_interface_that_names_no_stream_gives_way_to_dlpack(version, by_dlpack, monkeypatch):
     seen = []
 
-    def from_dlpack(array, name, stream):
+    def from_dlpack(_array, name, stream):
         seen.append((name, stream))
         return Operand(name, 0, (2, 3), (3, 1))
 
