@@ -103,7 +103,7 @@ def key_of(name, tile, toolkit=("13.0", (9, 0))):
     return kernel._cache._index_key(PLAIN, SimpleNamespace(magic_tuple=lambda: toolkit))
 
 
-@pytest.mark.skipif(SIMULATOR, reason="the simulator compiles nothing")
+@pytest.mark.machine_code  # Numba itself, not the simulator
 def test_keys_tell_versions_tiles_and_toolkits_apart():
     keys = [key_of(version.name, version.default_tile) for version in VERSIONS if not version.foreign_files]
     keys += [key_of("vectorized", Tile(64, 64, 8, 4, 4)), key_of("vectorized", Tile(64, 64, 16, 4, 4))]
@@ -112,14 +112,14 @@ def test_keys_tell_versions_tiles_and_toolkits_apart():
     assert all(cache.fingerprint() in key for key in keys)
 
 
-@pytest.mark.skipif(SIMULATOR, reason="the simulator compiles nothing")
+@pytest.mark.machine_code  # Numba itself, not the simulator
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v.foreign_files], ids=str)
 def test_kernels_with_linked_files_are_not_cached(version):
     """Numba cannot, and would ignore an edited file in ptx/."""
     assert type(gemm_kernel(version, version.default_tile)._cache).__name__ == "NullCache"
 
 
-@pytest.mark.skipif(SIMULATOR, reason="the simulator compiles nothing")
+@pytest.mark.machine_code  # Numba itself, not the simulator
 def test_a_kernel_without_a_place_for_its_cache_is_no_error(monkeypatch):
     monkeypatch.setattr(CUDACache._impl_class, "_locator_classes", [])
     kernel = SimpleNamespace(py_func=multiply_in_a_process)

@@ -1,12 +1,15 @@
 """The command line: exit statuses, and errors in one line without a traceback."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
-from numba_gemm import VERSIONS
+import numba_gemm
+from numba_gemm import VERSIONS, Tile, cli
 
 
 def run(*arguments, **environment):
@@ -22,10 +25,11 @@ def run(*arguments, **environment):
 def test_help_names_the_verbs():
     done = run("--help")
     assert done.returncode == 0, done.stderr
-    assert "demo" in done.stdout
+    for verb in ("demo", "versions", "inspect"):
+        assert verb in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--size", "0"], ["demo", "--size", "many"], ["nonsense"]])
+@pytest.mark.parametrize("arguments", [["demo", "--size", "0"], ["demo", "--size", "many"], ["inspect"], ["nonsense"]])
 def test_wrong_usage_is_status_2(arguments):
     done = run(*arguments)
     assert done.returncode == 2, done.stdout
@@ -37,6 +41,79 @@ def test_what_cannot_work_is_one_line_and_status_2():
     assert done.returncode == 2, done.stdout
     assert done.stderr.startswith("numba-gemm: unset NUMBA_ENABLE_CUDASIM")
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "beginning"),
+    [
+        (["nonsense"], "unknown version 'nonsense'; there are the numbers 1, "),
+        (["99"], "unknown version 99; there are the numbers 1, "),
+        (["5", "--loop", "--json"], "--loop prints text"),
+    ],
+)
+def test_what_cannot_be_inspected_is_one_line_at_any_width(arguments, beginning):
+    done = run("inspect", *arguments, COLUMNS="80")
+    assert done.returncode == 2, done.stdout
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"numba-gemm: {beginning}")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_an_error_of_several_lines_with_brackets_is_one_line(monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("no nvdisasm:\n  install 'numba-gemm[inspect]'")
+
+    monkeypatch.setattr(numba_gemm, "inspect", fail)
+    done = CliRunner().invoke(cli.app, ["inspect", "5"])
+    assert done.exit_code == 2
+    assert done.stderr == "numba-gemm: no nvdisasm: install 'numba-gemm[inspect]'\n"
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+def test_versions_are_listed_with_their_names_uncut(columns):
+    done = run("versions", COLUMNS=columns)
+    assert done.returncode == 0, done.stderr
+    assert "…" not in done.stdout
+    for heading in ("rung", "name", "capabilities", "default tile"):
+        assert heading in done.stdout
+    cells = done.stdout.split()
+    assert [version.name in cells for version in VERSIONS] == [True] * len(VERSIONS)
+
+
+def test_versions_as_json_are_the_table_of_versions():
+    done = run("versions", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = json.loads(done.stdout)
+    for facts, version in zip(listed, VERSIONS, strict=True):
+        assert (facts["number"], facts["name"], facts["summary"]) == (version.number, version.name, version.summary)
+        assert set(facts["capabilities"]) == version.capabilities
+        assert tuple(facts["min_cc"]) == version.min_cc
+        assert Tile(**facts["default_tile"]) == version.default_tile
+
+
+@pytest.mark.machine_code
+@pytest.mark.parametrize("name", ["1", "naive"])
+def test_inspect_as_json_is_to_dict(name):
+    done = run("inspect", name, "--arch", "sm_80", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == numba_gemm.inspect(1, arch="sm_80").to_dict()
+
+
+@pytest.mark.machine_code
+def test_inspect_prints_the_loop_behind_the_tables():
+    done = run("inspect", "1", "--loop", COLUMNS="80")
+    assert done.returncode == 0, done.stderr
+    found = numba_gemm.inspect(1)
+    assert done.stdout.startswith("Version 1 (naive) for sm_90")
+    assert done.stdout.endswith(f"\n\n{found.loop_listing()}\n")
+
+
+@pytest.mark.machine_code
+def test_inspect_names_the_architectures():
+    done = run("inspect", "1", "--arch", "sm_70")
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.startswith("numba-gemm: unknown architecture 'sm_70': one of sm_80, ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 @pytest.mark.machine_code

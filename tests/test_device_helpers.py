@@ -9,7 +9,7 @@ import pytest
 from numba import cuda, float32, types, uint32
 
 from numba_gemm.analysis import machine_code, sass
-from numba_gemm.device import SIMULATOR, device_function, launch_bounds, target
+from numba_gemm.device import device_function, launch_bounds, target
 from numba_gemm.device import unroll as unroll_module
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4, store4
@@ -235,7 +235,7 @@ def test_device_function_is_the_function_itself_in_the_simulator(monkeypatch):
     assert device_function(note_step) is note_step
 
 
-@pytest.mark.skipif(SIMULATOR, reason="the simulator compiles nothing")
+@pytest.mark.machine_code  # Numba itself, not the simulator
 def test_device_function_is_always_inlined():
     options = device_function(note_step).targetoptions
     assert options["device"]
