@@ -109,8 +109,9 @@ class Plan:
             elif matrix_c.size:
                 admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
                 admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
-                if bias is None:
-                    self._again = _Again.of((a, b, c), admitted, (matrix_a, matrix_b, matrix_c), alpha, beta)
+                seen = [tensor for tensor in map(TorchSeen.of, (a, b, c)) if tensor is not None]
+                if vector is None and matrix_a.size and len(seen) == 3:
+                    self._again = _Again(seen, admitted, (matrix_a, matrix_b, matrix_c), alpha, beta)
         return c
 
     def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Admitted:
@@ -198,14 +199,14 @@ class _Again:
 
     def __init__(
         self,
-        seen: tuple[TorchSeen, TorchSeen, TorchSeen],
+        seen: list[TorchSeen],
         admitted: blas.Admitted,
         operands: tuple[Operand, Operand, Operand],
         alpha: float,
         beta: float,
     ) -> None:
         self._a, self._b, self._c = seen
-        self._current_stream = seen[0].current_stream
+        self._current_stream = self._c.current_stream
         self._product = admitted.product
         self._alpha, self._beta = alpha, beta
         self._device = operands[2].device
@@ -213,24 +214,11 @@ class _Again:
         a_at, b_at, c_at = (operand.pointer for operand in operands)
         self._alignments = _alignments(a_at, b_at, c_at)
 
-    @classmethod
-    def of(
-        cls,
-        arrays: tuple[Any, Any, Any],
-        admitted: blas.Admitted,
-        operands: tuple[Operand, Operand, Operand],
-        alpha: float,
-        beta: float,
-    ) -> _Again | None:
-        """None unless all three are tensors, on one device, without negative strides."""
-        a, b, c = (TorchSeen.of(array) for array in arrays)
-        if a is None or b is None or c is None or any(operand.device is None for operand in operands):
-            return None
-        return cls((a, b, c), admitted, operands, alpha, beta)
-
     def __call__(self, a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
         """Launch it if nothing but the places differs. False: nothing was done, look closely."""
-        if alpha != self._alpha or beta != self._beta or self._current_stream() != stream:
+        if type(alpha) is not float or type(beta) is not float or alpha != self._alpha or beta != self._beta:
+            return False  # 1 + 0j equals 1.0 as well
+        if self._current_stream() != stream:
             return False
         at_a, at_b, at_c = self._a.pointer(a), self._b.pointer(b), self._c.pointer(c)
         if at_a is None or at_b is None or at_c is None:
