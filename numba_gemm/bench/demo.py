@@ -197,12 +197,7 @@ def _simulated() -> Iterator[dict[str, Any]]:
 
 
 def _machine_code_cell(version: Version, arch: str) -> str:
-    from numba_gemm.analysis.machine_code import compile_kernel
-    from numba_gemm.analysis.sass import main_loop, parse
-    from numba_gemm.device.async_copy import foreign_source
+    from numba_gemm.analysis.inspection import inspect_version
 
-    kernel = version.make_kernel(version.default_tile)
-    foreign = [foreign_source(name) for name in version.foreign_files]
-    code = compile_kernel(kernel, version.signature, arch, foreign)
-    loop = main_loop(parse(code.sass))
-    return f"{_registers(code.registers, code.local_bytes)}, {loop.ffma_share:.0%}"
+    found = inspect_version(version.name, arch=arch)
+    return f"{_registers(found.registers, found.local_bytes)}, {found.loop.ffma_share:.0%}"

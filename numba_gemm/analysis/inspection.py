@@ -1,0 +1,183 @@
+"""What a version was compiled to: registers, spills, shared memory, and the main loop. Needs no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypedDict
+
+from numba_gemm import ladder
+from numba_gemm.analysis import sass
+from numba_gemm.analysis.machine_code import ARCHITECTURES, compile_kernel
+from numba_gemm.device.async_copy import foreign_source
+from numba_gemm.ladder import Version
+from numba_gemm.tile import Tile
+from numba_gemm.variant import Variant
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class InspectionFigures(TypedDict):
+    """What `Inspection.to_dict` returns; the fields are described at `Inspection`."""
+
+    version: int | str
+    arch: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    local_bytes: int
+    shared_bytes: int
+    instructions: int
+    loop: sass.LoopStatistics
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Facts from the machine code of one version; `rich.print` shows them as tables.
+
+    Attributes:
+        version: the number of the rung, or the name of the detour.
+        arch: the architecture that it was compiled for, such as "sm_90".
+        tile: the tile that it was compiled for.
+        registers: 32-bit registers per thread.
+        spill_store_bytes: bytes per thread that register spills store to local memory.
+        spill_load_bytes: bytes per thread that register spills load from local memory.
+        local_bytes: bytes per thread of local memory: spills, and arrays that found no place in registers.
+        shared_bytes: bytes of shared memory per block, static and dynamic.
+        instructions: machine instructions of the kernel as they stand, with the padding at its end; functions
+            that it calls are not included.
+        loop: the loop that does the arithmetic.
+
+    """
+
+    version: int | str
+    arch: str
+    tile: Tile
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    local_bytes: int
+    shared_bytes: int
+    instructions: int
+    loop: sass.Loop = field(repr=False)
+
+    def to_dict(self) -> InspectionFigures:
+        """The figures as plain data, ready for JSON."""
+        return {
+            "version": self.version,
+            "arch": self.arch,
+            "registers": self.registers,
+            "spill_store_bytes": self.spill_store_bytes,
+            "spill_load_bytes": self.spill_load_bytes,
+            "local_bytes": self.local_bytes,
+            "shared_bytes": self.shared_bytes,
+            "instructions": self.instructions,
+            "loop": self.loop.to_dict(),
+        }
+
+    def loop_listing(self) -> str:
+        """The main loop in SASS, an instruction a line behind its address; branches name addresses."""
+        return "\n".join(_line(instruction) for instruction in self.loop.body)
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        title = f"Version {ladder.find(self.version)} for {self.arch}, tile {self.tile}"
+        facts = Table.grid(padding=(0, 3))
+        facts.add_column()
+        facts.add_column(justify="right")
+        for fact in self._facts():
+            facts.add_row(*fact)
+        mix = Table("main loop", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        mix.columns[0].no_wrap = True
+        mix.add_column("instructions", justify="right")
+        mix.add_column("share", justify="right")
+        for opcode, count in self.loop.mix.items():
+            mix.add_row(opcode, str(count), f"{count / self.loop.instructions:.1%}")
+        mix.add_row("together", str(self.loop.instructions), "", style="bold")
+        return Group(Text(title, style="bold"), "", facts, "", mix)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        loop = self.loop
+        return [
+            ("registers a thread", str(self.registers)),
+            ("spills a thread, bytes stored", str(self.spill_store_bytes)),
+            ("spills a thread, bytes loaded", str(self.spill_load_bytes)),
+            ("local memory a thread, bytes", str(self.local_bytes)),
+            ("shared memory a block, bytes", str(self.shared_bytes)),
+            ("instructions", str(self.instructions)),
+            ("main loop: instructions", str(loop.instructions)),
+            ("main loop: FFMA", str(loop.ffma)),
+            ("main loop: share of FFMA", f"{loop.ffma_share:.1%}"),
+            ("main loop: registers fetched an FFMA", f"{loop.operand_fetches_per_ffma:.2f}"),
+            ("main loop: FFMAs that fetch three registers of one bank", str(loop.bank_triples)),
+            ("main loop: barriers", str(loop.barriers)),
+        ]
+
+
+def inspect_version(
+    version: int | str, *, arch: str = "sm_90", tile: Tile | None = None, variant: Variant | None = None
+) -> Inspection:
+    """Compile a version as a GPU of that architecture would run it, and read the machine code.
+
+    Args:
+        version: a number or a name of `VERSIONS`.
+        arch: one of `machine_code.ARCHITECTURES`.
+        tile: the tile to compile for instead of the version's default.
+        variant: for a version that takes variants, the one to compile; by default for whole row-major matrices.
+
+    Raises:
+        TypeError: for a version or a tile of another type.
+        ValueError: for an unknown version or architecture; for a tile or variant that the version cannot use, or
+            a tile that the architecture has too little shared memory for.
+        RuntimeError: in Numba's simulator, or without nvdisasm.
+
+    """
+    if version == "auto":
+        raise ValueError("version 'auto' chooses by shape and device; inspect takes a number or a name of the ladder")
+    found = ladder.find(version)
+    if tile is None:
+        tile = found.default_tile
+    elif not isinstance(tile, Tile):
+        raise TypeError(f"tile is {tile!r}, of type {type(tile).__name__}; it must be a numba_gemm.Tile")
+    found.check(tile)
+    if variant is not None and not found.takes_variants:
+        raise ValueError(f"version {found} has no variants: it is for whole row-major matrices")
+    if found.dynamic_shared and arch in ARCHITECTURES:  # any other is refused below
+        tile.require_dynamic_shared(divmod(int(arch.removeprefix("sm_")), 10))
+    foreign = [foreign_source(name) for name in found.foreign_files]
+    code = compile_kernel(found.make_kernel(tile, variant), found.signature, arch, foreign)
+    instructions = sass.parse(code.sass)
+    return Inspection(
+        version=found.name if found.number is None else found.number,
+        arch=arch,
+        tile=tile,
+        registers=code.registers,
+        spill_store_bytes=code.spill_store_bytes,
+        spill_load_bytes=code.spill_load_bytes,
+        local_bytes=code.local_bytes,
+        shared_bytes=code.shared_bytes + _dynamic_shared_bytes(found, tile, variant or Variant()),
+        instructions=len(instructions),
+        loop=sass.main_loop(instructions),
+    )
+
+
+def _dynamic_shared_bytes(version: Version, tile: Tile, variant: Variant) -> int:
+    """What a launch asks for; it depends on the tile and not on the matrices."""
+    launch_config = version.module.launch_config
+    config = (
+        launch_config(tile, variant, tile.bm, tile.bn, 1)
+        if version.takes_variants
+        else launch_config(tile, tile.bm, tile.bn, tile.bk)
+    )
+    return int(config.shared_bytes)
+
+
+def _line(instruction: sass.Instruction) -> str:
+    operands = list(instruction.operands)
+    if instruction.target is not None:
+        operands[-1] = f"{instruction.target:#06x}"
+    text = f"{instruction.address:#06x}  {instruction.predicate:5} {instruction.opcode} {', '.join(operands)}"
+    return text.rstrip()
