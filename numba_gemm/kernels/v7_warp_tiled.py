@@ -40,8 +40,12 @@ from numba_gemm.device.steady_copy import make_steady_copy
 from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
 from numba_gemm.device.tile_store import make_store
 from numba_gemm.device.unroll import unroll
-from numba_gemm.tile import FLOAT_BYTES, WARP, LaunchConfig, Tile
+from numba_gemm.kernels.v6_boundary import launch_config, shared_bytes
+from numba_gemm.tile import WARP, Tile
 from numba_gemm.variant import Variant
+
+#: A block a tile, and buffers in dynamic shared memory, as in rung 6.
+__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes"]
 
 DEFAULT_TILE = Tile(bm=128, bn=256, bk=16, tm=16, tn=8, stages=2, wm=64, wn=64)
 SMALL_TILE = Tile(bm=16, bn=32, bk=8, tm=4, tn=4, stages=2, wm=16, wn=32)  # one warp, for the simulator
@@ -196,17 +200,3 @@ def make_kernel(tile: Tile, variant: Variant):
             store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
 
     return sgemm_v7
-
-
-def launch_config(tile: Tile, variant: Variant, m: int, n: int, batch: int) -> LaunchConfig:
-    tiles_n, tiles_m = tile.grid(m, n)
-    return LaunchConfig((tiles_m * tiles_n, 1, batch), (tile.threads, 1), shared_bytes(tile, variant))
-
-
-def shared_bytes(tile: Tile, variant: Variant) -> int:
-    """Bytes of the buffers of A and B, whose rows are longer where the copy transposes."""
-    rows = sum(
-        CopyShape(lines, tile.bk, tile.threads, along_k, variant.vector, variant.whole).row
-        for lines, along_k in ((tile.bm, variant.a_along_k), (tile.bn, variant.b_along_k))
-    )
-    return tile.stages * tile.bk * rows * FLOAT_BYTES
