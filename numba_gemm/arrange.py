@@ -55,8 +55,8 @@ class Arrangement:
     def vector(self) -> bool:
         """Whether all 16-byte accesses that the kernel would make are aligned, and inside the operands.
 
-        Copies along k are by 4 bytes. Copies along lines are by 16 only where lines come in fours: a copy that reads
-        less than its 16 bytes is coded as an unaligned address, which memory checkers take for an error.
+        Copies along k are by 4 bytes. Copies along lines are by 16 only where lines come in fours: the machine code of
+        a copy that reads less than its 16 bytes has an unaligned address, which a memory checker may take for an error.
         """
         return (
             self.c.takes_vectors

@@ -125,8 +125,8 @@ def cp_async16(dst, dst_index, src, src_index):
 def cp_async16_or_zero(dst, dst_index, src, src_index, count):
     """Like `cp_async16` if `count` is 4; if it is 0, reads nothing and writes zeros.
 
-    The instruction could read 1 … 3 floats, too. But then its address is not a multiple of 16 (the low bits say
-    how much to zero), and memory checkers cannot tell that from an error.
+    The instruction could read 1 … 3 floats, too. But then its address in the machine code is not a multiple of 16
+    (the low bits seem to say how much to zero), which a memory checker may take for an error.
     """
     if count not in (0, 4):
         raise RuntimeError(f"a 16-byte copy of {count} floats; it is 4 or none")

@@ -8,8 +8,8 @@ shared tile; arrays that begin there (`batch.moved`) make constants of all the r
     for each tile of K:                start_part(0, source, tile, stage, left), start_part(1, …), …
                                        source = moved(source, step)
 
-A tile can be started in parts: copies that are issued all at once queue up before the memory pipeline, and
-what the threads want to read meanwhile queues up behind them.
+A tile can be started in parts, so that copies need not all queue up for the memory pipeline at once, with what the
+threads want to read behind them. (That this helps is an assumption carried over; it was not timed here.)
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ copied into the other has arrived. The copies themselves are spread over the fir
 Cost per output and k: 0.19 shared floats (rung 6: 0.25), 0.09 shared wavefronts a warp, and 0.047 bytes of A and B
 (0.063): 42.7 FLOP a byte. Of 100 instructions in the main loop 93 are FFMA (85), and none of these reads three
 registers of one bank. A thread has 207 registers, so an SM has 8 warps, few to hide a latency: the order of a
-thread's own instructions has to. What still limits it: the other 7 instructions, the 35 KB of code of an unrolled
-tile, which outgrow an instruction cache, and the last, partial wave of blocks.
+thread's own instructions has to. What may still limit it, not yet measured with counters on this kernel: the
+other 7 instructions, fetching the 35 KB of code of an unrolled tile, and the last, partial wave of blocks.
 """
 
 from __future__ import annotations
