@@ -10,7 +10,6 @@ from numba import cuda
 
 from numba_gemm import blas, driver, ladder, request, runtime
 from numba_gemm.arrange import arrange
-from numba_gemm.choose import choose_version
 from numba_gemm.operands import as_operand, wait_for_producers
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
@@ -99,10 +98,7 @@ def sgemm(
     operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
     device = request.common_device(operands)
 
-    chosen = requested or choose_version(
-        *(runtime.compute_capability(device), runtime.multiprocessors(device)),
-        *(shape.m, shape.n, 1 if shape.batch is None else shape.batch),
-    )
+    chosen = requested or request.automatic_version(device, shape)
     asked_for = {
         "alpha": alpha != 1,
         "beta": beta != 0,

@@ -150,11 +150,15 @@ def layout_of(a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: f
     Shapes and strides, the device, which operands start at multiples of 16, whether A·B counts at all, and what else
     the caller distinguishes.
     """
-    # Each by itself: not every kernel asks it of all three.
-    aligned = (a.pointer % 16 == 0, b.pointer % 16 == 0, c.pointer % 16 == 0)
+    aligned = alignments(a.pointer, b.pointer, c.pointer)
     of_bias = None if bias is None else (bias.shape, bias.strides)
     operands = (a.shape, a.strides, b.shape, b.strides, c.shape, c.strides, of_bias)
     return (operands, c.device, aligned, alpha == 0, options)
+
+
+def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
+    """Which of the addresses take 16-byte accesses. Each by itself: not every kernel asks it of all three."""
+    return a % 16 == 0, b % 16 == 0, c % 16 == 0
 
 
 class Admitted:
@@ -175,15 +179,20 @@ class Admitted:
         device = c.device
         if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
             return False
-        low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
-        span_a, span_b = self._span_a, self._span_b
-        if a.pointer + span_a[0] < high and low < a.pointer + span_a[1]:
-            return False
-        if b.pointer + span_b[0] < high and low < b.pointer + span_b[1]:
+        if not self.apart(a.pointer, b.pointer, c.pointer):
             return False
         if bias is None:
             return True
+        low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
         return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
+
+    def apart(self, a: int, b: int, c: int) -> bool:
+        """Whether, with operands at these addresses, the address range of C meets neither that of A nor that of B."""
+        low, high = c + self._span_c[0], c + self._span_c[1]
+        span_a, span_b = self._span_a, self._span_b
+        if a + span_a[0] < high and low < a + span_a[1]:
+            return False
+        return b + span_b[0] >= high or low >= b + span_b[1]
 
     def launch(
         self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, beta: float, stream: int

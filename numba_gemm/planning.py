@@ -9,7 +9,6 @@ from typing import Any
 
 from numba_gemm import blas, driver, ladder, launch, request, runtime
 from numba_gemm.arrange import arrange
-from numba_gemm.choose import choose_version
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.operands import Operand, TorchSeen, as_operand, wait_for_producers
@@ -91,8 +90,7 @@ class Plan:
         handle = 0 if stream is None else stream_handle(stream)
         if bias is None and self._again is not None and self._again(a, b, c, alpha, beta, handle):
             return c
-        if alpha != 1.0 or beta != 0.0:
-            alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
+        alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
         matrix_a, matrix_b, matrix_c = (
             as_operand(a, "a", handle),
             as_operand(b, "b", handle),
@@ -207,12 +205,11 @@ class _Again:
     ) -> None:
         self._a, self._b, self._c = seen
         self._current_stream = self._c.current_stream
-        self._product = admitted.product
+        self._admitted = admitted
         self._alpha, self._beta = alpha, beta
         self._device = operands[2].device
-        self._ends = [operand.span[1] for operand in operands]
-        a_at, b_at, c_at = (operand.pointer for operand in operands)
-        self._alignments = _alignments(a_at, b_at, c_at)
+        a, b, c = operands
+        self._alignments = blas.alignments(a.pointer, b.pointer, c.pointer)
 
     def __call__(self, a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
         """Launch it if nothing but the places differs. False: nothing was done, look closely."""
@@ -223,20 +220,13 @@ class _Again:
         at_a, at_b, at_c = self._a.pointer(a), self._b.pointer(b), self._c.pointer(c)
         if at_a is None or at_b is None or at_c is None:
             return False
-        end_a, end_b, end_c = self._ends
-        if at_a < at_c + end_c and at_c < at_a + end_a:
+        if not self._admitted.apart(at_a, at_b, at_c):
             return False
-        if at_b < at_c + end_c and at_c < at_b + end_b:
+        # The kernel was chosen for exactly these alignments.
+        if blas.alignments(at_a, at_b, at_c) != self._alignments or runtime.current_device() != self._device:
             return False
-        if _alignments(at_a, at_b, at_c) != self._alignments or runtime.current_device() != self._device:
-            return False
-        self._product(at_a, at_b, at_c, None, alpha, beta, stream)
+        self._admitted.product(at_a, at_b, at_c, None, alpha, beta, stream)
         return True
-
-
-def _alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
-    """Which of the addresses take 16-byte accesses: the kernel was chosen for exactly these."""
-    return a % 16 == 0, b % 16 == 0, c % 16 == 0
 
 
 def plan(
@@ -271,12 +261,10 @@ def plan(
         request.check_flag(name, flag)
     request.check_tile_type(tile)
     finish = request.epilogue_of(bool(bias), activation, epilogue)
+    requested = None if version == "auto" else ladder.find(version)
     device = runtime.current_device()
-    if version == "auto":
-        capability, multiprocessors = runtime.compute_capability(device), runtime.multiprocessors(device)
-        chosen = choose_version(capability, multiprocessors, m, n, 1 if batch is None else batch)
-    else:
-        chosen = ladder.find(version)
+    shape = request.Shape(m, n, k, batch)
+    chosen = requested or request.automatic_version(device, shape)
     asked_for = {
         "trans_a": trans_a,
         "trans_b": trans_b,
@@ -287,4 +275,4 @@ def plan(
     }
     request.check_capabilities(chosen, {name for name, asked in asked_for.items() if asked})
     used_tile = request.checked_tile(chosen, tile, device)
-    return Plan(request.Shape(m, n, k, batch), bool(trans_a), bool(trans_b), chosen, used_tile, finish)
+    return Plan(shape, bool(trans_a), bool(trans_b), chosen, used_tile, finish)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from numba_gemm import driver, ladder, runtime
+from numba_gemm.choose import choose_version
 from numba_gemm.device.epilogue import ACTIVATIONS, Epilogue, function_key, takes_position
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand, overlap, overlaps_itself
@@ -119,6 +120,17 @@ def shape_of(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> Shape:
             "or one of them 1 or absent"
         )
     return Shape(m, n, k, max(batches - {1}, default=1) if batches else None)
+
+
+def automatic_version(device: int, shape: Shape) -> Version:
+    """What `"auto"` stands for.
+
+    Raises:
+        RuntimeError: for a device that no version runs on.
+    """
+    batch = 1 if shape.batch is None else shape.batch
+    capability, multiprocessors = runtime.compute_capability(device), runtime.multiprocessors(device)
+    return choose_version(capability, multiprocessors, shape.m, shape.n, batch)
 
 
 def check_output(c: Operand, a: Operand, b: Operand, shape: Shape) -> None:

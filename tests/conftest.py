@@ -60,3 +60,13 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail(f"{kernel} was launched")
 
     monkeypatch.setattr(launch, "prepare", prepare)
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def cupy():
+    return pytest.importorskip("cupy")

@@ -17,16 +17,6 @@ VERSION = pytest.mark.parametrize("version", ["auto", "naive", *(v.name for v in
 
 
 @pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
-
-
-@pytest.fixture
-def cupy():
-    return pytest.importorskip("cupy")
-
-
-@pytest.fixture
 def jax():
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes most of the memory
     found = pytest.importorskip("jax")

@@ -17,16 +17,6 @@ GENERAL = [version for version in VERSIONS if version.takes_variants]
 ORDERED = pytest.mark.parametrize("version", ["auto", *(version.name for version in GENERAL)])
 
 
-@pytest.fixture
-def torch():
-    return pytest.importorskip("torch")
-
-
-@pytest.fixture
-def cupy():
-    return pytest.importorskip("cupy")
-
-
 @cuda.jit
 def wait(turns):
     for _ in range(turns):

@@ -147,6 +147,7 @@ def test_a_bias_exactly_if_planned():
 
 def test_scalars_and_streams():
     refused(TypeError, "alpha is 1j", "real scalar", alpha=1j)
+    refused(TypeError, "alpha is (1+0j)", "real scalar", alpha=1 + 0j)  # equal to the default, and no real scalar
     refused(TypeError, "beta is '1'", "real scalar", beta="1")
     refused(TypeError, "stream is 1.5", stream=1.5)
 
