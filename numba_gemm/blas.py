@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from numba_gemm import launch, runtime
+import numpy as np
+
+from numba_gemm import launch, runtime, workspace
 from numba_gemm.arrange import Arrangement, Lines
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.kernels.signatures import GENERAL
+from numba_gemm.kernels import reduce
+from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand, wait_for_producers
 from numba_gemm.tile import FLOAT_BYTES, LaunchConfig, Tile
 from numba_gemm.variant import Variant
+from numba_gemm.workspace import Workspace, Workspaces
 
 #: Largest grid along z: a larger batch takes several launches.
 _MAX_BATCH = 65535
@@ -26,7 +31,10 @@ def variant_of(arrangement: Arrangement, tile: Tile, epilogue: Epilogue) -> Vari
         a_along_k=arrangement.a_along_k,
         b_along_k=arrangement.b_along_k,
         vector=arrangement.vector and k > 0,  # without k only C counts: not worth a kernel of its own
-        whole=k > 0 and (m, n, k) == tile.padded(m, n, k),
+        # A kernel for few rows is bound by memory and has time to check.
+        whole=k > 0 and not arrangement.rows and (m, n, k) == tile.padded(m, n, k),
+        c_along_n=arrangement.c_along_n,
+        rows=arrangement.rows,
         # Rows and columns matter to a bias and to a user's function; without them, one kernel does for both.
         epilogue=replace(
             epilogue, transposed=arrangement.transposed and (epilogue.bias or epilogue.function is not None)
@@ -44,10 +52,12 @@ def prepare(
     beta: float,
     stream: int,
     variant: Variant | None = None,
+    place: Workspace | None = None,
 ) -> list[launch.Launch]:
     """The launches of C = epilogue(alpha·A·B + beta·C + bias); more than one for a batch above 65535.
 
     `variant` is for measuring another one than the arrangement needs: a general one does what a special one does.
+    A version with a workspace finds it at `place`; if that is absent, the launches own one, for `stream` alone.
     """
     if alpha == 0:  # A and B are not read, as with no k at all
         arrangement = replace(arrangement, k=0)
@@ -58,19 +68,80 @@ def prepare(
         alpha = 0.0
     variant = variant or variant_of(arrangement, tile, epilogue)
     kernel = launch.gemm_kernel(version, tile, variant)
+    size = workspace_size(version, tile, variant, arrangement)
+    if size is not None and place is None:
+        place = workspace.allocate(size, stream)
     a, b, c = arrangement.a, arrangement.b, arrangement.c
     launches: list[launch.Launch] = []
     for first in range(0, arrangement.batch, _MAX_BATCH):
         count = min(_MAX_BATCH, arrangement.batch - first)
-        config: LaunchConfig = version.module.launch_config(tile, variant, m, n, count)
+        config = _launch_config(version, tile, variant, arrangement, count)
         arguments: list[launch.Argument] = [
             *(_matrix("a", a, first), _matrix("b", b, first), _matrix("c", c, first), _bias(bias, c)),
             *(m, n, k),
             *(float(alpha), float(beta)),
             *(a.batch, b.batch, c.batch),
         ]
-        launches.append(launch.prepare(kernel, GENERAL, config, arguments, stream))
+        if size is not None and place is not None:
+            arguments += [
+                launch.Vector(place.sums, size.floats, np.float32, place.memory),
+                launch.Vector(place.flags, size.flags, np.uint32),
+                count,
+            ]
+        prepared = launch.prepare(kernel, version.signature, config, arguments, stream)
+        parts = _parts(version, tile, arrangement, count)
+        if parts > 1:
+            prepared = launch.InTurn(prepared, _reduction(tile, variant, arrangement, parts, count, arguments, stream))
+        if version.adds_to_c:
+            prepared = launch.OntoZeros(prepared, _C, _matrix("c", c, first)._replace(shape=(m, n)))
+        launches.append(prepared)
     return launches
+
+
+def _launch_config(
+    version: Version, tile: Tile, variant: Variant, arrangement: Arrangement, batch: int
+) -> LaunchConfig:
+    m, n, k = arrangement.m, arrangement.n, arrangement.k
+    multiprocessors = runtime.multiprocessors(runtime.current_device())
+    return version.launch_config(tile, variant, m, n, k, batch, multiprocessors)
+
+
+def _parts(version: Version, tile: Tile, arrangement: Arrangement, batch: int) -> int:
+    """The parts of each output that a launch leaves in the workspace; 1 if it finishes all outputs itself."""
+    if not version.has_parts:
+        return 1
+    m, n, k = arrangement.m, arrangement.n, arrangement.k
+    parts: int = version.module.parts_of(tile, m, n, k, batch, runtime.multiprocessors(runtime.current_device()))
+    return parts
+
+
+def _reduction(
+    tile: Tile,
+    variant: Variant,
+    arrangement: Arrangement,
+    parts: int,
+    batch: int,
+    arguments: list[launch.Argument],
+    stream: int,
+) -> launch.Launch:
+    """The launch that adds up the parts, to follow one with these arguments."""
+    config = reduce.launch_config(tile, arrangement.m, arrangement.n, batch, parts)
+    kernel = launch.reduce_kernel(tile, variant)
+    return launch.prepare(kernel, reduce.SIGNATURE, config, [*arguments, parts], stream)
+
+
+def workspace_size(version: Version, tile: Tile, variant: Variant, arrangement: Arrangement) -> WorkspaceSize | None:
+    """What its launches need, one after another; None for a version without a workspace."""
+    if not version.has_workspace:
+        return None
+    m, n, k = arrangement.m, arrangement.n, arrangement.k
+    multiprocessors = runtime.multiprocessors(runtime.current_device())
+    whole, rest = divmod(arrangement.batch, _MAX_BATCH)
+    batches = [_MAX_BATCH] * min(whole, 1) + [rest] * min(rest, 1)
+    sizes = [version.module.workspace(tile, variant, m, n, k, batch, multiprocessors) for batch in batches]
+    return WorkspaceSize(
+        max((size.floats for size in sizes), default=0), max((size.flags for size in sizes), default=0)
+    )
 
 
 def _matrix(name: str, lines: Lines, first: int) -> Operand:
@@ -85,6 +156,10 @@ def _bias(bias: Operand | None, c: Lines) -> Operand:
         return Operand("bias", c.pointer, (0, 1), (1, 1))
     stride = bias.strides[0] if bias.shape[0] > 1 else 1
     return Operand("bias", bias.pointer, (bias.shape[0], stride), (stride, 1))
+
+
+#: No place yet: the kernel is given one before each launch.
+_NOWHERE = Workspace(0, 0)
 
 
 class Product:
@@ -105,7 +180,7 @@ class Product:
         self._alpha, self._beta = alpha, beta
         self._swapped = arrangement.transposed
         self._empty = arrangement.k == 0 or alpha == 0
-        launches = prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0)
+        launches = prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0, place=_NOWHERE)
         batches = (arrangement.a.batch, arrangement.b.batch, arrangement.c.batch)
         a_step, b_step, c_step = (_MAX_BATCH * batch * FLOAT_BYTES for batch in batches)
         #: Each launch, and how many bytes after the operands its own A, B and C start.
@@ -136,9 +211,80 @@ class Product:
             prepared()
         self._alpha, self._beta = alpha, beta
 
+    def direct(self) -> Callable[[int, int, int, int], None]:
+        """The same as a function of the addresses of A, B and C, and the stream; with the scalars of the last call."""
+        if len(self._launches) == 1:
+            return self.launches[0].at(*((_B, _A, _C) if self._swapped else (_A, _B, _C)))
+        return self._with_last_scalars
 
-#: Positions of arguments in `GENERAL`.
-_A, _B, _C, _BIAS, _ALPHA, _BETA = 0, 1, 2, 3, 7, 8
+    def _with_last_scalars(self, a: int, b: int, c: int, stream: int) -> None:
+        self(a, b, c, None, self._alpha, self._beta, stream)
+
+
+class ProductWithWorkspace(Product):
+    """The same, for a version whose blocks exchange partial sums: at each call, in the workspace of its stream."""
+
+    __slots__ = ("_place", "_size", "_workspaces")
+
+    def __init__(
+        self,
+        version: Version,
+        tile: Tile,
+        arrangement: Arrangement,
+        epilogue: Epilogue,
+        bias: Operand | None,
+        alpha: float,
+        beta: float,
+        workspaces: Workspaces,
+        size: WorkspaceSize,
+    ) -> None:
+        super().__init__(version, tile, arrangement, epilogue, bias, alpha, beta)
+        self._workspaces, self._size = workspaces, size
+        self._place = (0, 0)
+
+    def __call__(self, a: int, b: int, c: int, bias: int | None, alpha: float, beta: float, stream: int) -> None:
+        place = self._workspaces.get(self._size, stream)
+        if place is not None:
+            self._move_to(place)
+            super().__call__(a, b, c, bias, alpha, beta, stream)
+            return
+        with workspace.in_stream_order(self._size, stream) as of_graph:
+            self._move_to(of_graph)
+            super().__call__(a, b, c, bias, alpha, beta, stream)
+
+    def direct(self) -> Callable[[int, int, int, int], None]:
+        return self._with_last_scalars  # the workspace is another one on another stream
+
+    def _move_to(self, place: Workspace) -> None:
+        pointers = place.sums, place.flags
+        if pointers != self._place:
+            for prepared in self.launches:
+                prepared.set_pointer(_SUMS, place.sums)
+                prepared.set_pointer(_FLAGS, place.flags)
+            self._place = pointers
+
+
+def product(
+    version: Version,
+    tile: Tile,
+    arrangement: Arrangement,
+    epilogue: Epilogue,
+    bias: Operand | None,
+    alpha: float,
+    beta: float,
+    workspaces: Workspaces,
+) -> Product:
+    """The launches of one arrangement; a version that needs a workspace takes it from `workspaces`."""
+    if version.has_workspace and arrangement.m and arrangement.n and arrangement.batch:
+        of_launch = replace(arrangement, k=0) if alpha == 0 else arrangement  # as in `prepare`
+        size = workspace_size(version, tile, variant_of(of_launch, tile, epilogue), of_launch)
+        if size is not None and size.floats + size.flags > 0:
+            return ProductWithWorkspace(version, tile, arrangement, epilogue, bias, alpha, beta, workspaces, size)
+    return Product(version, tile, arrangement, epilogue, bias, alpha, beta)
+
+
+#: Positions of arguments in `GENERAL` and `WITH_WORKSPACE`.
+_A, _B, _C, _BIAS, _ALPHA, _BETA, _SUMS, _FLAGS = 0, 1, 2, 3, 7, 8, 12, 13
 
 
 Layout = tuple[Any, ...]
@@ -214,6 +360,8 @@ class Products(threading.local):
 
     def __init__(self) -> None:
         self._admitted: dict[Layout, Admitted] = {}
+        #: Those of this thread; a plan has its own.
+        self.workspaces = Workspaces()
 
     def get(self, layout: Layout) -> Admitted | None:
         return self._admitted.get(layout)

@@ -10,18 +10,19 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.cache import enable_disk_cache
 from numba_gemm.device.epilogue import require_compilable
+from numba_gemm.kernels import reduce
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand
-from numba_gemm.runtime import checked, current_device
+from numba_gemm.runtime import checked, current_device, zero_matrix
 from numba_gemm.tile import FLOAT_BYTES, STATIC_SHARED_BYTES, LaunchConfig, Tile
 from numba_gemm.variant import Variant
 
@@ -84,6 +85,7 @@ def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -
 
 
 _kernels: dict[tuple[str, Tile, Variant | None], Any] = {}
+_reduce_kernels: dict[tuple[Tile, Variant], Any] = {}
 _make_lock = threading.Lock()
 
 
@@ -104,16 +106,38 @@ def gemm_kernel(version: Version, tile: Tile, variant: Variant | None = None) ->
         return _kernels[key]
 
 
+def reduce_kernel(tile: Tile, variant: Variant) -> Any:
+    """The kernel that adds up the parts of the outputs, with its place on disk; made once."""
+    variant = reduce.variant_of(variant)
+    key = (tile, variant)
+    with _make_lock:
+        if key not in _reduce_kernels:
+            kernel = reduce.make_kernel(tile, variant)
+            enable_disk_cache(kernel, f"reduce {tile!r} {variant!r}")
+            _reduce_kernels[key] = kernel
+        return _reduce_kernels[key]
+
+
 # Arguments and launches ------------------------------------------------------------------------------
 
 
-Argument = Operand | int | float
+class Vector(NamedTuple):
+    """A contiguous array of 4-byte numbers on the device: one part of a workspace."""
+
+    pointer: int
+    length: int
+    dtype: type[np.float32] | type[np.uint32]
+    #: Keeps the memory alive as long as the launch.
+    owner: Any = None
+
+
+Argument = Operand | Vector | int | float
 
 
 class Launch(Protocol):
-    """Enqueues one kernel when called, any number of times, by one thread at a time."""
+    """Enqueues a kernel, and what goes with it, when called, any number of times, by one thread at a time."""
 
-    #: What is launched; None in the simulator.
+    #: The kernel; None in the simulator.
     loaded: LoadedKernel | None
     config: LaunchConfig
     stream: int
@@ -123,6 +147,9 @@ class Launch(Protocol):
 
     def set_float(self, position: int, value: float) -> None:
         """Change a float argument."""
+
+    def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+        """The launch as a function of the addresses of the arguments at positions a, b, c, and the stream."""
 
     def __call__(self) -> None: ...
 
@@ -143,15 +170,26 @@ class SimulatedLaunch:
 
     def set_pointer(self, position: int, pointer: int) -> None:
         array = self._arguments[position]
-        assert isinstance(array, Operand)
+        assert isinstance(array, Operand | Vector)
         self._arguments[position] = array._replace(pointer=pointer)
 
     def set_float(self, position: int, value: float) -> None:
         self._arguments[position] = value
 
+    def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
+            self.stream = stream
+            for position, pointer in ((a, at_a), (b, at_b), (c, at_c)):
+                self.set_pointer(position, pointer)
+            self()
+
+        return launch_at
+
     def __call__(self) -> None:
         grid, block, shared_bytes = self.config
-        values = [_simulator_array(value) if isinstance(value, Operand) else value for value in self._arguments]
+        values = [
+            _simulator_array(value) if isinstance(value, Operand | Vector) else value for value in self._arguments
+        ]
         self._kernel[grid, block, 0, shared_bytes](*values)
 
 
@@ -198,11 +236,94 @@ class PreparedLaunch:
     def set_float(self, position: int, value: float) -> None:
         self._words[self._first_word[position]] = _float_word(value)
 
+    def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+        words, prefix, arguments = self._words, self._prefix, self._address
+        word_a, word_b, word_c = (self._first_word[position] + _DATA_WORD for position in (a, b, c))
+        launch_kernel, failed = cu.cuLaunchKernel, self._failed
+
+        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
+            words[word_a], words[word_b], words[word_c] = at_a, at_b, at_c
+            (error,) = launch_kernel(*prefix, stream, arguments, 0)
+            if error:
+                failed(error)
+
+        return launch_at
+
     def __call__(self) -> None:
         (error,) = cu.cuLaunchKernel(*self._prefix, self.stream, self._address, 0)
         if error:
-            name = self.loaded.name if self.loaded else ""
-            checked(f"cuLaunchKernel of {name} with (function, grid, block, …) = {self._prefix}", (error,))
+            self._failed(error)
+
+    def _failed(self, error: Any) -> None:
+        name = self.loaded.name if self.loaded else ""
+        checked(f"cuLaunchKernel of {name} with (function, grid, block, …) = {self._prefix}", (error,))
+
+
+class OntoZeros:
+    """The launch of a kernel that adds to a matrix, which is set to zero before, in stream order."""
+
+    __slots__ = ("_inner", "_matrix", "_position", "config", "loaded", "stream")
+
+    def __init__(self, inner: Launch, position: int, matrix: Operand) -> None:
+        """`position` is that of the matrix among the arguments."""
+        self._inner, self._position, self._matrix = inner, position, matrix
+        self.loaded, self.config, self.stream = inner.loaded, inner.config, inner.stream
+
+    def set_pointer(self, position: int, pointer: int) -> None:
+        if position == self._position:
+            self._matrix = self._matrix._replace(pointer=pointer)
+        self._inner.set_pointer(position, pointer)
+
+    def set_float(self, position: int, value: float) -> None:
+        self._inner.set_float(position, value)
+
+    def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
+            self.stream = stream
+            for position, pointer in ((a, at_a), (b, at_b), (c, at_c)):
+                self.set_pointer(position, pointer)
+            self()
+
+        return launch_at
+
+    def __call__(self) -> None:
+        (rows, columns), (lead, _) = self._matrix.shape, self._matrix.strides
+        zero_matrix(self._matrix.pointer, rows, columns, lead, self.stream)
+        self._inner.stream = self.stream
+        self._inner()
+
+
+class InTurn:
+    """Two launches, one behind the other on the same stream, whose arguments have the same positions."""
+
+    __slots__ = ("_first", "_then", "config", "loaded", "stream")
+
+    def __init__(self, first: Launch, then: Launch) -> None:
+        self._first, self._then = first, then
+        #: Those of the first one, which has most of the work.
+        self.loaded, self.config, self.stream = first.loaded, first.config, first.stream
+
+    def set_pointer(self, position: int, pointer: int) -> None:
+        self._first.set_pointer(position, pointer)
+        self._then.set_pointer(position, pointer)
+
+    def set_float(self, position: int, value: float) -> None:
+        self._first.set_float(position, value)
+        self._then.set_float(position, value)
+
+    def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+        first, then = self._first.at(a, b, c), self._then.at(a, b, c)
+
+        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
+            first(at_a, at_b, at_c, stream)
+            then(at_a, at_b, at_c, stream)
+
+        return launch_at
+
+    def __call__(self) -> None:
+        for one in (self._first, self._then):
+            one.stream = self.stream
+            one()
 
 
 #: Which word of an array is its address.
@@ -214,6 +335,8 @@ def _words_of(argument: Argument) -> Iterator[int]:
         yield from (0, 0, argument.size, FLOAT_BYTES, argument.pointer)
         yield from argument.shape
         yield from argument.byte_strides
+    elif isinstance(argument, Vector):
+        yield from (0, 0, argument.length, FLOAT_BYTES, argument.pointer, argument.length, FLOAT_BYTES)
     elif isinstance(argument, float):
         yield _float_word(argument)
     else:
@@ -237,11 +360,20 @@ def launch(kernel: Any, signature: Any, config: LaunchConfig, arguments: Sequenc
     prepare(kernel, signature, config, arguments, stream)()
 
 
-def _simulator_array(operand: Operand) -> Any:
+def _simulator_array(operand: Operand | Vector) -> Any:
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
+    if isinstance(operand, Vector):
+        if operand.length == 0:
+            return FakeCUDAArray(np.empty(0, operand.dtype))
+        memory = _host_memory(operand.pointer, operand.length * FLOAT_BYTES)
+        return FakeCUDAArray(np.ndarray((operand.length,), operand.dtype, memory))
     if operand.size == 0:
         return FakeCUDAArray(np.empty(operand.shape, np.float32))
     start, end = operand.byte_range
-    memory = memoryview((ctypes.c_byte * (end - start)).from_address(start)).cast("B")
+    memory = _host_memory(start, end - start)
     return FakeCUDAArray(np.ndarray(operand.shape, np.float32, memory, strides=operand.byte_strides))
+
+
+def _host_memory(start: int, nbytes: int) -> memoryview:
+    return memoryview((ctypes.c_byte * nbytes).from_address(start)).cast("B")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -98,6 +100,19 @@ def wait_for_producer(producer: int, stream: int) -> None:
         cu.cuEventDestroy(event)
 
 
+def stream_id(stream: int) -> int:
+    """A number that no other stream of the program has or will have, unlike a handle."""
+    return stream if SIMULATOR else int(checked("cuStreamGetId", cu.cuStreamGetId(stream)))
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether what is enqueued on a stream goes into a graph."""
+    if SIMULATOR:
+        return False
+    status = checked("cuStreamIsCapturing", cu.cuStreamIsCapturing(stream))
+    return bool(status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
 # Memory ----------------------------------------------------------------------------------------------
 
 
@@ -117,3 +132,67 @@ def device_memory(nbytes: int, stream: int) -> Iterator[int]:
         yield pointer
     finally:
         checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))
+
+
+class DeviceMemory:
+    """Memory on the current device for as long as this object lives, of which nobody has written a byte.
+
+    It may go while kernels still use it: freeing it waits for them. In the simulator it starts full of NaN.
+    """
+
+    __slots__ = ("__weakref__", "_array", "pointer")
+
+    def __init__(self, nbytes: int) -> None:
+        if SIMULATOR:
+            self._array = np.full(-(-nbytes // FLOAT_BYTES), np.nan, np.float32)
+            self.pointer = self._array.ctypes.data
+            return
+        context = checked("cuCtxGetCurrent", cu.cuCtxGetCurrent())
+        with _beside_captures():
+            self.pointer = int(checked("cuMemAlloc", cu.cuMemAlloc(max(nbytes, 1))))
+        weakref.finalize(self, _free, context, self.pointer).atexit = False
+
+
+def _free(context: Any, pointer: int) -> None:
+    """Free memory of a context, from whatever thread the last reference went away in."""
+    (error,) = cu.cuCtxPushCurrent(context)
+    if int(error) != 0:  # the context has gone, and its memory with it
+        return
+    try:
+        with _beside_captures():
+            cu.cuMemFree(pointer)
+    finally:
+        cu.cuCtxPopCurrent()
+
+
+@contextmanager
+def _beside_captures() -> Iterator[None]:
+    """What is called inside neither disturbs, nor is refused because of, a stream that is being captured elsewhere."""
+    mode = checked(
+        "cuThreadExchangeStreamCaptureMode",
+        cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED),
+    )
+    try:
+        yield
+    finally:
+        cu.cuThreadExchangeStreamCaptureMode(mode)
+
+
+def zero_words(pointer: int, count: int, stream: int) -> None:
+    """Set `count` words of 32 bits to 0, in stream order."""
+    if count == 0:
+        return
+    if SIMULATOR:
+        ctypes.memset(pointer, 0, count * FLOAT_BYTES)
+        return
+    checked("cuMemsetD32Async", cu.cuMemsetD32Async(pointer, 0, count, stream))
+
+
+def zero_matrix(pointer: int, rows: int, columns: int, lead: int, stream: int) -> None:
+    """Set a matrix of 32-bit words to 0, whose rows start `lead` words apart, in stream order."""
+    if SIMULATOR:
+        for row in range(rows):
+            ctypes.memset(pointer + row * lead * FLOAT_BYTES, 0, columns * FLOAT_BYTES)
+        return
+    pitch = lead * FLOAT_BYTES
+    checked("cuMemsetD2D32Async", cu.cuMemsetD2D32Async(pointer, pitch, 0, columns, rows, stream))

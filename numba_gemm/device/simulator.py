@@ -2,20 +2,34 @@
 
 `cuda.shared.array` refuses an alignment there. Here it accepts one (NumPy's memory satisfies it) and
 fills new shared memory with NaN, so that a kernel that reads what nobody wrote fails its test.
+
+While a kernel runs, the name `cuda` in its module stands for the simulated device. Here it does so, too, in the
+modules of the device functions that kernels have in common.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 
+#: A device function of each module that has one, by the module's name.
+_device_functions: dict[str, Callable[..., Any]] = {}
+
+
+def register(function: Callable[..., Any]) -> None:
+    """Kernels of other modules call this function: its `cuda` is theirs."""
+    _device_functions.setdefault(function.__module__, function)
+
 
 def install() -> None:
-    """Teach the simulator's shared memory to take an alignment and to start as NaN."""
+    """Teach the simulator's shared memory to take an alignment and to start as NaN, and it all modules' `cuda`."""
     from numba.cuda import types
     from numba.cuda.np import numpy_support
+    from numba.cuda.simulator import kernel
     from numba.cuda.simulator.kernelapi import FakeCUDAShared
 
     def array(self: Any, shape: Any, dtype: Any, alignment: int | None = None) -> np.ndarray:
@@ -33,6 +47,16 @@ def install() -> None:
         return found
 
     FakeCUDAShared.array = array
+    swapped = kernel.swapped_cuda_module
+
+    @contextmanager
+    def swapped_everywhere(function: Callable[..., Any], simulated: Any) -> Iterator[None]:
+        with ExitStack() as modules:
+            for one in {**_device_functions, function.__module__: function}.values():
+                modules.enter_context(swapped(one, simulated))
+            yield
+
+    kernel.swapped_cuda_module = swapped_everywhere
 
 
 def require_aligned(array: Any, index: tuple[int, ...]) -> None:

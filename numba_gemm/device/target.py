@@ -7,11 +7,11 @@ from typing import Any
 
 from numba import config, cuda
 
+from numba_gemm.device import simulator
+
 SIMULATOR: bool = bool(config.ENABLE_CUDASIM)
 
 if SIMULATOR:
-    from numba_gemm.device import simulator
-
     simulator.install()
 
 
@@ -28,5 +28,6 @@ def launch_bounds(threads: int, blocks_per_sm: int) -> dict[str, Any]:
 def device_function(function: Callable[..., Any]) -> Any:
     """A function that kernels call and that is always inlined; in the simulator, the function itself."""
     if SIMULATOR:
+        simulator.register(function)
         return function
     return cuda.jit(device=True, forceinline=True)(function)

@@ -1,6 +1,8 @@
-"""The arguments of the kernels, as Numba types: one set for rungs 1 to 5, one for those that take everything."""
+"""The arguments of the kernels: one set for rungs 1 to 5, one for those that take everything, one with a workspace."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from numba import float32, int64, types, uint32
 
@@ -18,5 +20,17 @@ GENERAL = types.void(
     *(int64, int64, int64),
 )
 
+#: The same · partial sums, flags · how many matrices the batch has.
+WITH_WORKSPACE = types.void(*GENERAL.args, float32[::1], uint32[::1], uint32)
+
 #: Source and target of a copy, with any strides.
 STAGING = types.void(float32[:, :], float32[:, :])
+
+
+class WorkspaceSize(NamedTuple):
+    """The memory in which the blocks of one launch exchange partial sums; see `numba_gemm.workspace`."""
+
+    #: Partial sums, which have no initial value.
+    floats: int
+    #: Flags or counters of 32 bits: all zero before a launch, and the kernel leaves them zero.
+    flags: int

@@ -27,6 +27,7 @@ other 7 instructions, fetching the 35 KB of code of an unrolled tile, and the la
 from __future__ import annotations
 
 from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import cuda, float32, int64, uint32
@@ -34,14 +35,15 @@ from numba import cuda, float32, int64, uint32
 from numba_gemm.device import device_function, launch_bounds
 from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
-from numba_gemm.device.block_order import tile_of_block
+from numba_gemm.device.integer import quotient
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.steady_copy import make_steady_copy
-from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
+from numba_gemm.device.tile_copy import make_tile_copy
 from numba_gemm.device.tile_store import make_store
 from numba_gemm.device.unroll import unroll
-from numba_gemm.kernels.v6_boundary import launch_config, shared_bytes
-from numba_gemm.tile import WARP, Tile
+from numba_gemm.device.warp_tile import make_places
+from numba_gemm.kernels.v6_boundary import copy_shapes, launch_config, shared_bytes
+from numba_gemm.tile import Tile
 from numba_gemm.variant import Variant
 
 #: A block a tile, and buffers in dynamic shared memory, as in rung 6.
@@ -50,10 +52,8 @@ __all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"
 DEFAULT_TILE = Tile(bm=128, bn=256, bk=16, tm=16, tn=8, stages=2, wm=64, wn=64)
 SMALL_TILE = Tile(bm=16, bn=32, bk=8, tm=4, tn=4, stages=2, wm=16, wn=32)  # one warp, for the simulator
 
-#: Tile rows of C that blocks take together, see `device.block_order`.
-ROWS_TOGETHER = 8
 #: Steps of a tile over which the copies for the next one are spread.
-COPY_STEPS = 4
+COPY_STEPS = 2
 
 
 def check(tile: Tile) -> None:
@@ -63,45 +63,41 @@ def check(tile: Tile) -> None:
     tile.require_stages(2, 2)
 
 
-@cache
-def make_kernel(tile: Tile, variant: Variant):
-    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+class BlockProduct(NamedTuple):
+    """Device functions for the tile of a block. Rung 8 has them in common."""
+
+    #: thread → (m, n): row and column, in the block's tile, of the thread's first group.
+    place: Any
+    #: (A, B, As, Bs, row0, col0, M, N, first, second, end, thread, m, n, acc): the sums over k = first … end − 1 of the
+    #: tile at row0, col0. A first tile of K goes up to `second`, 1 … BK of them; all others are whole.
+    accumulate: Any
+    #: (C, row, column, M, N, acc, bias, alpha, beta): the outputs of the thread whose first one is at row, column.
+    store: Any
+
+
+def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> BlockProduct:
+    """`store_four` does with four neighbouring outputs something else than `device.tile_store` does."""
+    BK = np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
-    WM, WN = np.uint32(tile.wm), np.uint32(tile.wn)
-    LANES, WARPS_N = np.uint32(WARP), np.uint32(tile.bn // tile.wn)
-    FOUR_LANES_M = tile.wm // tile.tm == 4  # and eight along n, or the other way round
-    NEXT_M, NEXT_N = np.uint32(4 * tile.wm // tile.tm), np.uint32(4 * tile.wn // tile.tn)  # a thread's next group
-    A_COPY = CopyShape(tile.bm, tile.bk, tile.threads, variant.a_along_k, variant.vector, variant.whole)
-    B_COPY = CopyShape(tile.bn, tile.bk, tile.threads, variant.b_along_k, variant.vector, variant.whole)
-    A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
-    B_BUFFERS = (tile.stages, tile.bk, B_COPY.row)
-    B_OFFSET = tile.stages * tile.bk * A_COPY.row
-    ACC = (tile.tm, tile.tn)
+    A_COPY, B_COPY = copy_shapes(tile, variant)
     A_FRAGMENTS, B_FRAGMENTS = (2, tile.tm), (2, tile.tn)  # new: one in use, one on its way
     VECTOR = np.uint32(4)
     WHOLE = variant.whole
-    LAST, PARTS, GROUP = np.uint32(tile.bk - 1), np.uint32(COPY_STEPS), np.uint32(ROWS_TOGETHER)
-    ZERO, ONE, TWO, EIGHT = (np.uint32(x) for x in (0, 1, 2, 8))
+    LAST, PARTS = np.uint32(tile.bk - 1), np.uint32(COPY_STEPS)
+    ZERO, ONE, TWO = (np.uint32(x) for x in (0, 1, 2))
+    place, row_of, column_of = make_places(tile)  # new
     copy_a, copy_a_partial = make_tile_copy(A_COPY)
     copy_b, copy_b_partial = make_tile_copy(B_COPY)
     place_a, copy_a_part = make_steady_copy(A_COPY, COPY_STEPS)
     place_b, copy_b_part = make_steady_copy(B_COPY, COPY_STEPS)
-    store = make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
-    block_tile = device_function(tile_of_block)
-
-    @device_function
-    def lane_place(lane):
-        """Row and column of a lane in the map: of four by bits 1 and 2, of eight by bits 0, 3 and 4."""
-        of_four = lane // TWO % VECTOR
-        of_eight = lane % TWO + lane // EIGHT * TWO
-        return (of_four, of_eight) if FOUR_LANES_M else (of_eight, of_four)
+    store = store_four or make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
 
     @device_function
     def load_fragments(k, As, Bs, buffer, m, n, a, b, half):
         for i in range(TM):
-            a[half, i] = As[buffer, k, m + i // VECTOR * NEXT_M + i % VECTOR]
+            a[half, i] = As[buffer, k, row_of(m, i)]
         for j in range(TN):
-            b[half, j] = Bs[buffer, k, n + j // VECTOR * NEXT_N + j % VECTOR]
+            b[half, j] = Bs[buffer, k, column_of(n, j)]
 
     @device_function
     def outer_product(a, b, half, acc):
@@ -119,9 +115,8 @@ def make_kernel(tile: Tile, variant: Variant):
             if k < PARTS:
                 copy_a_part(k, A, As_mine, free, lines_a)
                 copy_b_part(k, B, Bs_mine, free, lines_b)
-            if k == PARTS:
-                cp_async_commit()
         else:
+            cp_async_commit()
             cp_async_wait(0)  # my copies of the next tile have arrived …
             cuda.syncthreads()  # … and everybody's; and everyone has read all of this one
             load_fragments(ZERO, As, Bs, free, m, n, a, b, ZERO)
@@ -137,45 +132,20 @@ def make_kernel(tile: Tile, variant: Variant):
     last_tile_product = unroll(step_of_last, tile.bk)
 
     @device_function
-    def store_row(i, C, row, column, M, N, acc, bias, alpha, beta):
-        row_i = row + i // VECTOR * NEXT_M + i % VECTOR
-        for j in range(ZERO, TN, VECTOR):
-            store(C, row_i, column + j // VECTOR * NEXT_N, M, N, acc, i, j, bias, alpha, beta)
-
-    store_rows = unroll(store_row, tile.tm)
-
-    @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_v7(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_BUFFERS, 0)
-        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
+    def accumulate(A, B, As, Bs, row0, col0, M, N, first, second, end, thread, m, n, acc):
         a = cuda.local.array(A_FRAGMENTS, float32)
         b = cuda.local.array(B_FRAGMENTS, float32)
-        acc = cuda.local.array(ACC, float32)
-        thread = uint32(cuda.threadIdx.x)
-        warp = thread // LANES
-        lane_m, lane_n = lane_place(thread % LANES)
-        m = warp // WARPS_N * WM + lane_m * VECTOR  # new: the thread's first group of rows …
-        n = warp % WARPS_N * WN + lane_n * VECTOR  # new: … and of columns
-        tiles_m, tiles_n = (M + BM - ONE) // BM, (N + BN - ONE) // BN
-        tile_m, tile_n = block_tile(uint32(cuda.blockIdx.x), tiles_m, tiles_n, GROUP)
-        row0, col0 = tile_m * BM, tile_n * BN
-        batch = int64(cuda.blockIdx.z)
-        A, B, C = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
-
-        # The odd tile comes first and covers K₁ = 1 … BK of K; all others are whole.
-        odd = uint32((K + BK - ONE) % BK + ONE)
         if WHOLE:
-            copy_a(A, As, ZERO, row0, M, ZERO, thread)
-            copy_b(B, Bs, ZERO, col0, N, ZERO, thread)
+            copy_a(A, As, ZERO, row0, M, first, thread)
+            copy_b(B, Bs, ZERO, col0, N, first, thread)
         else:
-            copy_a_partial(A, As, ZERO, row0, M, ZERO, thread, min(odd, K))
-            copy_b_partial(B, Bs, ZERO, col0, N, ZERO, thread, min(odd, K))
+            copy_a_partial(A, As, ZERO, row0, M, first, thread, min(second, end))
+            copy_b_partial(B, Bs, ZERO, col0, N, first, thread, min(second, end))
         cp_async_commit()
 
         # new: from here on, a copy's addresses move on by a step from tile to tile.
-        from_a, to_a, step_a, lines_a = place_a(A, row0, M, odd, thread)
-        from_b, to_b, step_b, lines_b = place_b(B, col0, N, odd, thread)
+        from_a, to_a, step_a, lines_a = place_a(A, row0, M, second, thread)
+        from_b, to_b, step_b, lines_b = place_b(B, col0, N, second, thread)
         A, As_mine = moved(A, from_a), moved(As, to_a)
         B, Bs_mine = moved(B, from_b), moved(Bs, to_b)
         for i in range(TM):
@@ -185,8 +155,8 @@ def make_kernel(tile: Tile, variant: Variant):
         cp_async_wait(0)
         cuda.syncthreads()
         load_fragments(ZERO, As, Bs, ZERO, m, n, a, b, ZERO)
-        ready, k_ahead = ZERO, odd
-        while k_ahead < K:
+        ready, k_ahead = ZERO, second
+        while k_ahead < end:
             free = ready ^ ONE  # new: two buffers, the number of the other one by xor
             tile_product(A, B, As, Bs, As_mine, Bs_mine, ready, free, lines_a, lines_b, m, n, a, b, acc)
             ready = free
@@ -194,9 +164,51 @@ def make_kernel(tile: Tile, variant: Variant):
             k_ahead = uint32(k_ahead + BK)
         last_tile_product(As, Bs, ready, m, n, a, b, acc)  # new: of its own, so that copies need no condition
 
+    @device_function
+    def store_row(i, C, row, column, M, N, acc, bias, alpha, beta):
+        for j in range(ZERO, TN, VECTOR):
+            store(C, row_of(row, i), column_of(column, j), M, N, acc, i, j, bias, alpha, beta)
+
+    store_rows = unroll(store_row, tile.tm)
+
+    @device_function
+    def store_tile(C, row, column, M, N, acc, bias, alpha, beta):
         if beta == float32(0):  # decided once: loads of C amid all stores would take the registers of the main loop
-            store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, float32(0))
+            store_rows(C, row, column, M, N, acc, bias, alpha, float32(0))
         else:
-            store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
+            store_rows(C, row, column, M, N, acc, bias, alpha, beta)
+
+    return BlockProduct(place, accumulate, store_tile)
+
+
+@cache
+def make_kernel(tile: Tile, variant: Variant):
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    A_COPY, B_COPY = copy_shapes(tile, variant)
+    A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
+    B_BUFFERS = (tile.stages, tile.bk, B_COPY.row)
+    B_OFFSET = tile.stages * tile.bk * A_COPY.row
+    ACC = (tile.tm, tile.tn)
+    ZERO, ONE = np.uint32(0), np.uint32(1)
+    place, accumulate, store = make_block_product(tile, variant)
+
+    @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
+    def sgemm_v7(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
+        memory = cuda.shared.array(0, float32, 16)
+        As = shared_view(memory, A_BUFFERS, 0)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
+        acc = cuda.local.array(ACC, float32)
+        thread = uint32(cuda.threadIdx.x)
+        m, n = place(thread)
+        tiles_n = (N + BN - ONE) // BN
+        row0 = quotient(uint32(cuda.blockIdx.x), tiles_n) * BM
+        col0 = uint32(cuda.blockIdx.x) % tiles_n * BN
+        batch = int64(cuda.blockIdx.z)
+        A, B, C = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
+
+        # The odd tile comes first and covers K₁ = 1 … BK of K; all others are whole.
+        odd = uint32((K + BK - ONE) % BK + ONE)
+        accumulate(A, B, As, Bs, row0, col0, M, N, ZERO, odd, K, thread, m, n, acc)
+        store(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
 
     return sgemm_v7

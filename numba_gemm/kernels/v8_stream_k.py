@@ -1,0 +1,150 @@
+"""Rung 8, stream-K: as many blocks as the GPU runs at a time, and the same number of multiply-adds for each.
+
+    5 tiles of 6 segments of K on 4 multiprocessors, in time from left to right:
+
+        rung 7                          stream-K
+        0 0 0 0 0 0 4 4 4 4 4 4         1 1·0 0 0 0 0 0         · puts partial sums into the workspace,
+        1 1 1 1 1 1                     2 2 2 2·1 1 1 1         where the next block, which has the rest of
+        2 2 2 2 2 2                     3 3 3 3 3·2 2           the tile, takes them
+        3 3 3 3 3 3                     4 4 4 4 4 4 3
+
+A grid with a block a tile runs in waves, and the last wave takes as long as all others, however few tiles are left
+for it. Here the segments of the tiles that are left stand in a line, which is cut into equal runs. A run that ends
+inside a tile leaves its sums in the workspace; the block with the next run adds them to its own, and so on, until one
+has the tile's last segment, and does the epilogue. The order of the additions is fixed: results do not change from
+run to run. Full waves are done as in rung 7, except for one that is split with what is left: so everyone has at
+least a tile's worth to do, and a tile has two parts at most. (Of less than a wave of tiles, each has more parts.)
+
+A block does the last tile of its run first: what the next one waits for is ready early. It waits only for the
+block before it, see `device.flags`.
+
+Cost besides rung 7's: a block writes BM · BN floats and reads as many (128 KB each), through the L2.
+The main loop is that of rung 7; of the waves, one segment remains. How much is gained is not measured yet.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, int64, uint32
+
+from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.device.batch import moved
+from numba_gemm.device.flags import raise_flag, take_flag
+from numba_gemm.device.integer import quotient
+from numba_gemm.device.opaque import opaque
+from numba_gemm.device.shared_memory import shared_view
+from numba_gemm.device.slots import make_slots
+from numba_gemm.device.work import EXCHANGE, part_of_block, whole_tiles
+from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
+from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE, SMALL_TILE, check, make_block_product
+from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.variant import Variant
+
+__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes", "workspace"]
+
+#: Threads of a multiprocessor, for the launch bound: 2 blocks of 256 (1 of them, see `Tile.resident_blocks`), or
+#: more of smaller ones.
+_BLOCK_THREADS = 256
+
+
+@cache
+def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
+    """`pause` is for tests: a device function (flags, block) that shifts blocks against each other in time."""
+    BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
+    A_COPY, B_COPY = copy_shapes(tile, variant)
+    A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
+    B_BUFFERS = (tile.stages, tile.bk, B_COPY.row)
+    B_OFFSET = tile.stages * tile.bk * A_COPY.row
+    ACC = (tile.tm, tile.tn)
+    ZERO, ONE = np.uint32(0), np.uint32(1)
+    PAUSES = pause is not None
+    place, accumulate, store = make_block_product(tile, variant)
+    write_sums, add_sums = make_slots(tile)
+    whole_of, part_of = device_function(whole_tiles), device_function(part_of_block)
+
+    @cuda.jit(**launch_bounds(tile.threads, resident_blocks(tile)))
+    def sgemm_v8(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch, sums, flags, matrices):
+        memory = cuda.shared.array(0, float32, 16)
+        As = shared_view(memory, A_BUFFERS, 0)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
+        acc = cuda.local.array(ACC, float32)
+        block, blocks = uint32(cuda.blockIdx.x), uint32(cuda.gridDim.x)
+        part = ZERO
+        while True:  # new: a block takes part after part, of any tile
+            thread = opaque(uint32(cuda.threadIdx.x))
+            m, n = place(thread)
+            tiles_m, tiles_n = (M + BM - ONE) // BM, (N + BN - ONE) // BN
+            tiles, segments = uint32(matrices * tiles_m * tiles_n), max(uint32((K + BK - ONE) // BK), ONE)
+            whole = whole_of(tiles, blocks, segments)
+            tile, first, end = part_of(part, block, blocks, tiles, whole, segments)
+            if end == ZERO:
+                break
+            part = uint32(part + ONE)
+            matrix = quotient(tile, tiles_m * tiles_n)
+            within = uint32(tile - matrix * tiles_m * tiles_n)
+            tile_m = quotient(within, tiles_n)
+            tile_n = uint32(within - tile_m * tiles_n)
+            row0, col0 = tile_m * BM, tile_n * BN
+            batch = int64(matrix)
+            A_, B_, C_ = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
+            if PAUSES:
+                pause(flags, block)
+
+            # Segment 0 is the odd one and covers K₁ = 1 … BK of K; segment s starts at K₁ + (s − 1) · BK.
+            odd = uint32((K + BK - ONE) % BK + ONE)
+            k_second = uint32(odd + first * BK)
+            k_first = uint32(k_second - BK) if first > ZERO else ZERO
+            k_end = min(uint32(odd + (end - ONE) * BK), K)
+            cuda.syncthreads()  # everyone has read the shared tiles of the part before
+            accumulate(A_, B_, As, Bs, row0, col0, M, N, k_first, k_second, k_end, thread, m, n, acc)
+
+            if first > ZERO:  # new: the block before has the tile's segments up to here …
+                take_flag(flags, block - ONE, thread)
+                add_sums(sums, block - ONE, thread, acc)
+            if end < segments:  # new: … and the next one goes on with it
+                write_sums(sums, block, thread, acc)
+                if PAUSES:
+                    pause(flags, block)
+                raise_flag(flags, block, thread)
+            else:
+                store(C_, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
+
+    return sgemm_v8
+
+
+def resident_blocks(tile: Tile) -> int:
+    """Blocks a multiprocessor: as many threads as the launch bound of 256-thread blocks asks for."""
+    return tile.resident_blocks * max(1, _BLOCK_THREADS // tile.threads)
+
+
+def _blocks(tile: Tile, m: int, n: int, k: int, batch: int, multiprocessors: int) -> tuple[int, int, int]:
+    """(blocks, tiles, segments a tile). There are never more blocks than segments."""
+    tiles_n, tiles_m = tile.grid(m, n)
+    tiles, segments = batch * tiles_m * tiles_n, max(1, -(-k // tile.bk))
+    resident = multiprocessors * resident_blocks(tile)
+    if tiles >= resident:
+        return resident, tiles, segments
+    # In p parts, one handed on to the next, a tile takes about segments/p + EXCHANGE · p, least at
+    # p = √(segments/EXCHANGE).
+    blocks = min(resident, tiles * max(1, math.isqrt(segments // EXCHANGE)))
+    return (tiles if whole_tiles(tiles, blocks, segments) == tiles else blocks), tiles, segments
+
+
+def launch_config(
+    tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int
+) -> LaunchConfig:
+    blocks, _, _ = _blocks(tile, m, n, k, batch, multiprocessors)
+    return LaunchConfig((blocks, 1, 1), (tile.threads, 1), shared_bytes(tile, variant))
+
+
+def workspace(tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int) -> WorkspaceSize:
+    """A slot of partial sums and a flag for each block, unless no tile is split."""
+    blocks, tiles, segments = _blocks(tile, m, n, k, batch, multiprocessors)
+    if whole_tiles(tiles, blocks, segments) == tiles:
+        return WorkspaceSize(0, 0)
+    return WorkspaceSize(blocks * tile.bm * tile.bn, blocks)
