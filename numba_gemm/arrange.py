@@ -4,17 +4,21 @@ A kernel writes C row by row (unit stride along n) and reads A and B with unit s
 Transposes, column-major arrays and leading dimensions are all the same thing here: which axis has the unit
 stride, and how far apart its lines are. A column-major C is computed as Cᵀ = Bᵀ·Aᵀ; then rows
 are the caller's columns.
+
+A kernel for products with few rows wants the smaller of M and N as its rows, and then writes C by rows or by columns.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from numba_gemm.operands import Operand
 
 #: Bytes, and floats, of a vector access.
 _VECTOR_BYTES, _VECTOR_FLOATS = 16, 4
+#: Most rows that a kernel for few of them computes at once.
+MOST_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,22 @@ class Arrangement:
     b_along_k: bool
     #: Whether this computes the transpose of what the caller sees.
     transposed: bool
+    #: Whether lines of C run along n; a kernel with a tile of rows takes no others.
+    c_along_n: bool = True
+    #: For a kernel for few rows, the power of two that holds them, at most 16; 0 for other kernels.
+    rows: int = 0
 
     @property
     def vector(self) -> bool:
         """Whether all 16-byte accesses that the kernel would make are aligned, and inside the operands.
 
+        A kernel for few rows makes them where the bytes are: in B, along whichever axis its lines run.
+
         Copies along k are by 4 bytes. Copies along lines are by 16 only where lines come in fours: the machine code of
         a copy that reads less than its 16 bytes has an unaligned address, which a memory checker may take for an error.
         """
+        if self.rows:
+            return self.b.takes_vectors and (self.k if self.b_along_k else self.n) % _VECTOR_FLOATS == 0
         return (
             self.c.takes_vectors
             and (self.a_along_k or (self.a.takes_vectors and self.m % _VECTOR_FLOATS == 0))
@@ -65,8 +77,41 @@ class Arrangement:
         )
 
 
-def arrange(a: Operand, b: Operand, c: Operand, *, trans_a: bool = False, trans_b: bool = False) -> Arrangement:
-    """The arrangement of c = op(a)·op(b); shapes are taken as checked."""
+def arrange(
+    a: Operand,
+    b: Operand,
+    c: Operand,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    few_rows: bool = False,
+) -> Arrangement:
+    """The arrangement of c = op(a)·op(b); shapes are taken as checked.
+
+    `few_rows` is whether it is for a kernel that wants as few rows as there can be.
+    """
+    arrangement = _by_rows_of_c(a, b, c, trans_a, trans_b)
+    return _with_few_rows(arrangement) if few_rows else arrangement
+
+
+def _with_few_rows(given: Arrangement) -> Arrangement:
+    """The same product, or its transpose if that has fewer rows."""
+    if given.n < given.m:
+        given = replace(
+            given,
+            m=given.n,
+            n=given.m,
+            a=given.b,
+            b=given.a,
+            a_along_k=given.b_along_k,
+            b_along_k=given.a_along_k,
+            transposed=not given.transposed,
+            c_along_n=False,
+        )
+    return replace(given, rows=min(MOST_ROWS, 1 << max(0, given.m - 1).bit_length()))
+
+
+def _by_rows_of_c(a: Operand, b: Operand, c: Operand, trans_a: bool, trans_b: bool) -> Arrangement:
     (m, n), k = c.shape[-2:], a.shape[-2 if trans_a else -1]
     batch = math.prod(c.shape[:-2])
     along_n, c_lines = _lines(c, False)

@@ -19,4 +19,8 @@ class Variant:
     vector: bool = True
     #: Whether M, N, K are whole tiles: nothing is checked then.
     whole: bool = True
+    #: Whether C lies row by row; else column by column.
+    c_along_n: bool = True
+    #: Rows that a kernel for few of them computes at once; 0 for kernels with a tile of rows.
+    rows: int = 0
     epilogue: Epilogue = field(default_factory=Epilogue)

@@ -4,13 +4,17 @@
     intensity = 2·b·N·K / (weight·N·K + element·b·(N + K))     → 2b / weight bytes while b ≪ N, K
 
 So 0.5 FLOP/B in FP32 and 1 in BF16 at b = 1: memory is the bound until b reaches the ridge, and fewer bytes a weight
-are all that helps.
+are all that helps. Until then the time is flat in b, if enough loads are under way to use the bandwidth:
+
+    bytes under way = bandwidth · latency                 Little's law
+
+Little, "A Proof for the Queuing Formula: L = λW" (1961).
 """
 
 from __future__ import annotations
 
 from numba_gemm.analysis.quantity import require
-from numba_gemm.analysis.roofline import flops
+from numba_gemm.analysis.roofline import flops, minimum_bytes
 from numba_gemm.tile import FLOAT_BYTES
 
 
@@ -51,3 +55,14 @@ def ridge_batch(
     require(1, n=n, k=k)
     room = 2 * n * k - ridge * element_bytes * (n + k)
     return ridge * weight_bytes * n * k / room if room > 0 else float("inf")
+
+
+def bound_seconds(batch: int, n: int, k: int, bandwidth: float, peak: float) -> float:
+    """Least seconds of the FP32 product of b rows: max(FLOPs / peak, bytes of A, B and C / bandwidth)."""
+    return max(flops(batch, n, k) / peak, minimum_bytes(batch, n, k) / bandwidth)
+
+
+def bytes_under_way(bandwidth: float, latency: float) -> float:
+    """Bytes that have to be on their way at any time, to use a bandwidth at a latency in seconds."""
+    require(0, bandwidth=bandwidth, latency=latency)
+    return bandwidth * latency

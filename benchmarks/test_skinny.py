@@ -1,0 +1,157 @@
+"""Few rows: how much of the bandwidth of a copy a product with M = 1 … 16 uses, and how its time grows with M.
+
+Weights are the K×N operand, row-major or, as `torch.nn.Linear` stores them, as N×K. The bandwidth is that of the
+driver's own copy from device to device, bytes read and written, in the same run. cuBLAS reads row-major weights in both
+cases.
+"""
+
+from __future__ import annotations
+
+import statistics
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Measurement, clock, shared_problem
+from cuda.bindings import driver as cu
+from numba import cuda
+
+from numba_gemm import Tile, ladder, plan, runtime
+from numba_gemm.analysis import gemv
+from numba_gemm.arrange import arrange
+from numba_gemm.bench.cublas import Cublas
+from numba_gemm.bench.limits import ffma_limit
+from numba_gemm.bench.timing import GpuTimer
+from numba_gemm.blas import prepare
+from numba_gemm.comparison import Problem
+from numba_gemm.device.epilogue import Epilogue
+from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE
+from numba_gemm.launch import Launch
+from numba_gemm.operands import as_operand
+
+SKINNY = ladder.find("skinny")
+#: Less a thread and more threads, and narrower blocks: what else might be fastest.
+ONE_SQUARE = Tile(16, 128, 32, 16, 4, stages=3, tk=4)
+NARROW = Tile(16, 64, 64, 16, 4, stages=3, tk=4)
+SHAPES = [(1, 4096, 4096), (8, 4096, 4096), (16, 4096, 14336), (16, 14336, 4096), (4096, 1, 4096), (14336, 8, 4096)]
+TILES = {"default": DEFAULT_TILE, "one square": ONE_SQUARE, "narrow": NARROW, "gemv": GEMV_TILE}
+GROWTH = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+_COPIED_BYTES, _COPIES = 2**30, 20
+
+LAYOUTS = pytest.mark.parametrize("stored_by_outputs", [False, True], ids=["KxN", "NxK"])
+
+
+def named(shape: tuple[int, int, int]) -> str:
+    return "x".join(map(str, shape))
+
+
+@cache
+def copy_bandwidth() -> float:
+    """Bytes read and written in a second by a copy of 1 GiB from device to device, the median of several."""
+    source, target = (cuda.device_array(_COPIED_BYTES, np.uint8) for _ in range(2))
+    cuda.synchronize()
+    pointers = [array.__cuda_array_interface__["data"][0] for array in (target, source)]
+
+    def copy() -> None:
+        runtime.checked("cuMemcpyDtoDAsync", cu.cuMemcpyDtoDAsync(*pointers, _COPIED_BYTES, 0))
+
+    timer = GpuTimer()
+    copy()
+    return 2 * _COPIED_BYTES / statistics.median(timer.time(copy) for _ in range(_COPIES))
+
+
+@cache
+def peak() -> float:
+    return ffma_limit(GpuTimer())
+
+
+class Weights:
+    """A problem on the device, the larger operand row-major or transposed; and a C."""
+
+    def __init__(self, problem: Problem, transposed: bool) -> None:
+        m, n, _ = problem.shape
+        self.problem = problem
+        self.trans_a, self.trans_b = transposed and n < m, transposed and m <= n
+        self.c = cuda.to_device(np.full((m, n), np.nan, np.float32))
+        self.of_cublas = tuple(as_operand(array, "operand", 0) for array in (problem.a, problem.b, self.c))
+        a, b, c = self.of_cublas
+        self._arrays = [
+            cuda.to_device(np.ascontiguousarray(array.copy_to_host().T))
+            for array, wanted in ((problem.a, self.trans_a), (problem.b, self.trans_b))
+            if wanted
+        ]
+        if self.trans_a:
+            a = as_operand(self._arrays[0], "a", 0)
+        if self.trans_b:
+            b = as_operand(self._arrays[0], "b", 0)
+        self.operands = a, b, c
+
+    def prepare(self, version: ladder.Version, tile: Tile) -> Launch:
+        arrangement = arrange(*self.operands, trans_a=self.trans_a, trans_b=self.trans_b, few_rows=version.few_rows)
+        (launch,) = prepare(version, tile, arrangement, Epilogue(), None, 1.0, 0.0, 0)
+        return launch
+
+    def verify(self, launch: Any, name: str) -> None:
+        self.c.copy_to_device(np.full(self.c.shape, np.nan, np.float32))
+        launch()
+        error = self.problem.reference.error(self.c.copy_to_host())
+        assert error <= 1, f"{name} is wrong: its error is {error} times the bound"
+
+
+def against_cublas(
+    measurement: Measurement, version: ladder.Version, tile: Tile, problem: Problem, transposed: bool
+) -> None:
+    weights, cublas = Weights(problem, transposed), Cublas()
+    candidate = weights.prepare(version, tile)
+    weights.verify(candidate, str(version))
+    weights.verify(lambda: cublas.sgemm(*weights.of_cublas), "cuBLAS")
+    m, n, k = problem.shape
+    extra = {
+        "version": version.name,
+        "baseline": "cuBLAS",
+        "m": m,
+        "n": n,
+        "k": k,
+        "weights": "by outputs" if transposed else "by k",
+        "tile": str(tile),
+        "grid": list(candidate.config.grid),
+        "registers": candidate.loaded.registers if candidate.loaded else None,
+    }
+    measurement.compare(candidate, lambda: cublas.sgemm(*weights.of_cublas), flops=2 * m * n * k, **extra)
+    seconds = measurement.benchmark.stats.stats.median
+    bandwidth = (m * k + k * n + m * n) * 4 / seconds
+    measurement.benchmark.extra_info.update(
+        bandwidth=bandwidth,
+        copy_bandwidth=copy_bandwidth(),
+        of_copy=bandwidth / copy_bandwidth(),
+        predicted_seconds=gemv.bound_seconds(min(m, n), max(m, n), k, copy_bandwidth(), peak()),
+    )
+
+
+@pytest.mark.parametrize("tile", TILES.values(), ids=TILES)
+@pytest.mark.parametrize("shape", SHAPES, ids=named)
+@LAYOUTS
+@pytest.mark.benchmark(group="few rows", timer=clock)
+def test_few_rows(measurement: Measurement, problem: Problem, stored_by_outputs: bool, tile: Tile) -> None:
+    if tile.bm < min(problem.shape[:2]):
+        pytest.skip("it would read the weights once for each row")
+    against_cublas(measurement, SKINNY, tile, problem, stored_by_outputs)
+
+
+@pytest.mark.parametrize("m", GROWTH)
+@LAYOUTS
+@pytest.mark.benchmark(group="batch growth", timer=clock)
+def test_growth(measurement: Measurement, m: int, stored_by_outputs: bool) -> None:
+    """The kernel for few rows in groups of 16: flat up to there, in steps beyond."""
+    tile = GEMV_TILE if m == 1 else DEFAULT_TILE
+    against_cublas(measurement, SKINNY, tile, shared_problem(m, 4096, 4096), stored_by_outputs)
+
+
+@pytest.mark.parametrize("m", GROWTH)
+@LAYOUTS
+@pytest.mark.benchmark(group="batch growth, auto", timer=clock)
+def test_growth_of_auto(measurement: Measurement, m: int, stored_by_outputs: bool) -> None:
+    planned = plan(m, 4096, 4096, trans_b=stored_by_outputs)
+    version = ladder.find(planned.version)
+    against_cublas(measurement, version, planned.tile, shared_problem(m, 4096, 4096), stored_by_outputs)
