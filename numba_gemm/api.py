@@ -13,6 +13,7 @@ from numba_gemm.arrange import arrange
 from numba_gemm.operands import as_operand, wait_for_producers
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
+from numba_gemm.tuning import database
 
 _products = blas.Products()
 
@@ -79,7 +80,8 @@ def sgemm(
     matrix_c = None if c is None else as_operand(c, "c", handle)
     vector = None if bias is None else as_operand(bias, "bias", handle)
 
-    options = (requested.name if requested else "auto", finish, tile, trans_a, trans_b)
+    # What "auto" stands for may change when this process has tuned.
+    options = (requested.name if requested else database.revision(), finish, tile, trans_a, trans_b)
     if matrix_c is not None:
         # A layout that this thread has launched before needs no second look, only the places in memory do.
         known = _products.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
@@ -98,19 +100,20 @@ def sgemm(
     operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
     device = request.common_device(operands)
 
-    chosen = requested or request.automatic_version(device, shape)
-    asked_for = {
-        "alpha": alpha != 1,
-        "beta": beta != 0,
-        "trans_a": trans_a,
-        "trans_b": trans_b,
-        "bias": bias is not None,
-        "activation": activation is not None,
-        "epilogue": epilogue is not None,
-        "3-D operands": shape.batch is not None,
-    }
-    request.check_capabilities(chosen, {name for name, asked in asked_for.items() if asked})
-    used_tile = request.checked_tile(chosen, tile, device)
+    picked = request.choice(requested, tile, device, (matrix_a, matrix_b, matrix_c), shape, trans_a, trans_b)
+    chosen = picked.version
+    given = request.arguments_given(
+        alpha=alpha,
+        beta=beta,
+        batch=shape.batch,
+        trans_a=trans_a,
+        trans_b=trans_b,
+        bias=bias is not None,
+        activation=activation is not None,
+        epilogue=epilogue is not None,
+    )
+    request.check_capabilities(chosen, given)
+    used_tile = request.checked_tile(chosen, picked.tile, device)
     if not pad:
         request.check_whole(chosen, used_tile, matrix_a, matrix_b, matrix_c)
 
@@ -123,8 +126,10 @@ def sgemm(
                 *(request.shared_matrix(matrix_a), request.shared_matrix(matrix_b), matrix_c),
                 trans_a=trans_a,
                 trans_b=trans_b,
+                few_rows=chosen.few_rows,
             )
-            product = blas.Product(chosen, used_tile, arrangement, finish, vector, alpha, beta)
+            workspaces = _products.workspaces
+            product = blas.product(chosen, used_tile, arrangement, finish, vector, alpha, beta, workspaces)
             admitted = blas.Admitted(product, matrix_a, matrix_b, matrix_c, vector)
             _products.add(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
             admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)

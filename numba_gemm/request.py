@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from numba_gemm import driver, ladder, runtime
-from numba_gemm.choose import choose_version
+from numba_gemm.arrange import arrange
+from numba_gemm.choose import choose
 from numba_gemm.device.epilogue import ACTIVATIONS, Epilogue, function_key, takes_position
 from numba_gemm.ladder import Version
-from numba_gemm.operands import Operand, overlap, overlaps_itself
+from numba_gemm.operands import Operand, contiguous, overlap, overlaps_itself
 from numba_gemm.tile import Tile
+from numba_gemm.tuning.entry import Choice, Key
 
 
 def scalar(name: str, value: Any) -> float:
@@ -122,15 +124,32 @@ def shape_of(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> Shape:
     return Shape(m, n, k, max(batches - {1}, default=1) if batches else None)
 
 
-def automatic_version(device: int, shape: Shape) -> Version:
-    """What `"auto"` stands for.
+def choice(
+    requested: Version | None,
+    tile: Tile | None,
+    device: int,
+    operands: tuple[Operand, Operand, Operand | None],
+    shape: Shape,
+    trans_a: bool,
+    trans_b: bool,
+) -> Choice:
+    """The version that was requested, or what `"auto"` stands for (None), and its tile.
 
     Raises:
         RuntimeError: for a device that no version runs on.
     """
-    batch = 1 if shape.batch is None else shape.batch
-    capability, multiprocessors = runtime.compute_capability(device), runtime.multiprocessors(device)
-    return choose_version(capability, multiprocessors, shape.m, shape.n, batch)
+    if requested is not None:
+        return Choice(requested, tile or requested.default_tile)
+    a, b, c = operands
+    target = contiguous("c", shape.of_c) if c is None else c
+    arrangement = arrange(shared_matrix(a), shared_matrix(b), target, trans_a=trans_a, trans_b=trans_b)
+    return choose(device, Key.of(arrangement), tile)
+
+
+def arguments_given(*, alpha: float = 1.0, beta: float = 0.0, batch: int | None = None, **others: bool) -> set[str]:
+    """The names of arguments, as in `ladder.CAPABILITIES`, that ask for more than C = A·B."""
+    given = {"alpha": alpha != 1, "beta": beta != 0, "3-D operands": batch is not None, **others}
+    return {name for name, asked in given.items() if asked}
 
 
 def check_output(c: Operand, a: Operand, b: Operand, shape: Shape) -> None:
@@ -227,10 +246,16 @@ def check_whole(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand
     """Raise ValueError for what `pad=True` would copy."""
     if version.takes_variants:
         return
-    for operand, multiples in ((a, (tile.bm, tile.bk)), (b, (tile.bk, tile.bn)), (c, (tile.bm, tile.bn))):
-        if operand is not None and not driver.takes_as_is(version, operand, multiples):
+    k_major = version.a_k_major
+    for operand, multiples, column_major in (
+        (a, (tile.bm, tile.bk), k_major),
+        (b, (tile.bk, tile.bn), False),
+        (c, (tile.bm, tile.bn), False),
+    ):
+        if operand is not None and not driver.takes_as_is(version, operand, multiples, column_major=column_major):
             raise ValueError(
                 f"version {version} with tile {tile} takes row-major contiguous operands"
+                + (" (but a column-major)" if k_major else "")
                 + (f" with M, N, K multiples of {tile.bm}, {tile.bn}, {tile.bk}" if version.needs_whole_tiles else "")
                 + (f", at addresses that are multiples of {version.alignment}" if version.alignment > 4 else "")
                 + f"; {operand.name} has shape {operand.shape}, strides {operand.strides} and starts at "

@@ -1,40 +1,116 @@
-"""What `version="auto"` takes: by the model, on devices that need not be here."""
+"""What `version="auto"` takes: what was measured, and else by the model, on devices that need not be here."""
 
 import pytest
 
-from numba_gemm import VERSIONS
-from numba_gemm.choose import choose_version, outputs_of_the_busiest
+from numba_gemm import Tile, choose, runtime
+from numba_gemm.analysis.hardware import DEVICES, find
+from numba_gemm.choose import choose_by_model, estimated_seconds, issue_share, resident_blocks
+from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE
+from numba_gemm.ladder import find as version_named
+from numba_gemm.tuning import database
+from numba_gemm.tuning.candidates import candidates
+from numba_gemm.tuning.entry import Choice, Key
 
-H200, SMS = (9, 0), 132
+H200 = find("H200")
+
+
+def key(m, n, k, batch=1, vector=True):
+    return Key(m, n, k, batch, a_along_k=True, b_along_k=False, vector=vector)
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "batch", "number"),
+    ("shape", "versions", "outputs"),
     [
-        (4096, 4096, 1, 7),  # 512 blocks of rung 7 for 132 SMs: 4 each; 1024 of rung 6: 8 of half the size
-        (2048, 2048, 1, 7),  # 128 blocks: one for nearly every SM
-        (1024, 1024, 1, 6),  # 32 blocks would leave 100 SMs idle, 64 of rung 6 fewer
-        (64, 64, 1, 6),
-        (64, 64, 10000, 6),  # the same outputs, of which a small tile computes fewer in vain
-        (1, 1, 1, 6),
+        ((4096, 4096, 4096), ("warp_tiled", "stream_k"), 128 * 256),  # large tiles: fewest loads an FFMA
+        ((2048, 2048, 2048), ("warp_tiled", "stream_k"), 128 * 256),  # 128 of them, for 132 SMs
+        ((256, 256, 256), ("warp_tiled",), 32 * 32),  # 64 small tiles; large ones would be two
+        ((1, 4096, 4096), ("skinny",), None),  # bound by memory
+        ((4096, 1, 4096), ("skinny",), None),
+        ((16, 4096, 14336), ("skinny",), None),
     ],
+    ids=str,
 )
-def test_the_busiest_multiprocessor_decides(m, n, batch, number):
-    assert choose_version(H200, SMS, m, n, batch).number == number
+def test_what_the_model_takes(shape, versions, outputs):
+    picked = choose_by_model(H200, key(*shape))
+    assert picked.version.name in versions
+    assert outputs is None or picked.tile.bm * picked.tile.bn == outputs
 
 
-def test_the_model_by_hand():
-    six, seven = (next(version for version in VERSIONS if version.number == number) for number in (6, 7))
-    assert outputs_of_the_busiest(six, 132, 1000, 1000, 1) == 128 * 128  # 64 blocks
-    assert outputs_of_the_busiest(seven, 132, 1000, 1000, 1) == 128 * 256  # 32 blocks
-    assert outputs_of_the_busiest(six, 10, 1000, 1000, 3) == 20 * 128 * 128  # 192 blocks on 10 SMs
+def test_the_smaller_the_product_the_smaller_the_tile():
+    sizes = [choose_by_model(H200, key(size, size, size)).tile for size in (256, 512, 1024, 2048)]
+    outputs = [tile.bm * tile.bn for tile in sizes]
+    assert outputs == sorted(outputs)
+    assert outputs[0] < outputs[-1]
 
 
-def test_older_devices_get_what_they_can_run():
-    assert choose_version((7, 5), 40, 4096, 4096).number == 4
-    assert choose_version((5, 0), 10, 1, 1).number == 4
+def test_a_batch_fills_the_device_like_a_large_product():
+    one = choose_by_model(H200, key(256, 256, 256)).tile
+    many = choose_by_model(H200, key(256, 256, 256, batch=512)).tile
+    assert many.bm * many.bn > one.bm * one.bn
 
 
-def test_no_version_for_a_device():
-    with pytest.raises(RuntimeError, match=r"compute capability 5\.0 or above; the device has 3\.5"):
-        choose_version((3, 5), 10, 1, 1)
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@pytest.mark.parametrize("shape", [(0, 5, 5), (5, 5, 0), (1, 1, 1), (77, 4096, 3), (65536, 128, 128)], ids=str)
+def test_every_device_gets_something_that_it_can_run(device, shape):
+    picked = choose_by_model(device, key(*shape, vector=False))
+    assert picked in candidates(key(*shape, vector=False), device.compute_capability)
+
+
+def test_no_candidate_is_estimated_to_be_faster():
+    shape = key(1000, 1000, 1000)
+    picked = choose_by_model(H200, shape)
+    times = {choice: estimated_seconds(H200, choice, shape) for choice in candidates(shape, (9, 0))}
+    assert times[picked] == min(times.values())
+
+
+def test_an_estimate_by_hand():
+    """512 blocks of 128 × 256 on 132 SMs, one at a time on each: four rounds."""
+    choice = Choice(version_named("warp_tiled"), DEFAULT_TILE)
+    assert resident_blocks(H200, DEFAULT_TILE, 49664) == 1  # 256 threads of 216 registers
+    share = 128 / (128 + 6 + 384 / 256 * 0.625 + 1)
+    assert issue_share(DEFAULT_TILE, vector=True) == pytest.approx(share)
+    rate = 128 * share * 2 / (2 + choose.WAITING)  # 8 warps, two a scheduler
+    cycles = 4 * (4096 * 128 * 256 / rate + choose.FIRST_AND_LAST)
+    memory = 3 * 4096**2 * 4 / (choose.OF_BANDWIDTH * H200.memory_bandwidth)
+    seconds = choose.START + cycles / H200.clock_hz + choose.NOT_HIDDEN * memory
+    assert estimated_seconds(H200, choice, key(4096, 4096, 4096)) == pytest.approx(seconds)
+
+
+@pytest.fixture
+def nothing_measured(monkeypatch):
+    monkeypatch.setattr(database, "lookup", lambda *_: None)
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_older_devices_get_what_they_can_run(monkeypatch):
+    monkeypatch.setattr(runtime, "compute_capability", lambda _: (7, 5))
+    assert choose.choose(75, key(4096, 4096, 4096)).version.number == 4
+
+
+@pytest.mark.usefixtures("nothing_measured")
+def test_no_version_for_a_device(monkeypatch):
+    monkeypatch.setattr(runtime, "compute_capability", lambda _: (3, 5))
+    with pytest.raises(RuntimeError, match=r"needs compute capability 5\.0 or above; the device has 3\.5"):
+        choose.choose(35, key(1, 1, 1))
+
+
+def test_a_given_tile_decides_among_versions_that_can_use_it():
+    ring = Tile(128, 128, 8, 8, 8, stages=3)  # no warp tiles: rung 6
+    assert choose_by_model(H200, key(4096, 4096, 4096), ring) == Choice(version_named("boundary"), ring)
+    assert choose_by_model(H200, key(300, 300, 300), DEFAULT_TILE).tile == DEFAULT_TILE
+
+
+def test_a_tile_that_no_version_can_use_is_left_to_be_refused():
+    hopeless = Tile(4, 4, 4)
+    assert choose_by_model(H200, key(64, 64, 64), hopeless).tile == hopeless
+
+
+def test_what_was_measured_comes_first(monkeypatch):
+    shape = key(4096, 4096, 4096)
+    tuned = Choice(version_named("warp_tiled"), Tile(64, 64, 16, 8, 8, 2, 32, 64))
+    monkeypatch.setattr(database, "lookup", lambda device, wanted: tuned if (device, wanted) == (0, shape) else None)
+    monkeypatch.setattr(choose, "hardware_of", lambda _: H200)
+    monkeypatch.setattr(runtime, "compute_capability", lambda _: H200.compute_capability)
+    assert choose.choose(0, shape) == tuned
+    assert choose.choose(0, shape, DEFAULT_TILE).tile == DEFAULT_TILE  # a given tile pins it
+    assert choose.choose(0, key(4096, 4096, 4095)) == choose_by_model(H200, key(4096, 4096, 4095))
