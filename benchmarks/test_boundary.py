@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -60,6 +61,22 @@ def test_whole_against_edge_kernel(measurement: Measurement, problem: Problem) -
         target.verify(launch, "rung 6")
     m, n, k = problem.shape
     extra = {"candidate": "whole-tile kernel", "baseline": "edge kernel", "m": m, "n": n, "k": k}
+    measurement.compare(*launches, flops=2 * m * n * k, **extra)
+
+
+@pytest.mark.parametrize("shape", [CUBE, (4096, 4096, 64)], ids=named)
+@pytest.mark.benchmark(group="edges", timer=clock)
+def test_through_shared_against_direct_store(measurement: Measurement, problem: Problem) -> None:
+    """Outputs through shared memory in whole lines, against stores from the registers; with much K, and with little."""
+    target = Target(problem)
+    launches = []
+    for through_shared in (True, False):
+        tile = replace(RUNG_6.default_tile, through_shared=through_shared)
+        (launch,) = driver.prepare_gemm(RUNG_6, tile, *target.operands, 0)
+        target.verify(launch, str(tile))
+        launches.append(launch)
+    m, n, k = problem.shape
+    extra = {"candidate": "store through shared memory", "baseline": "direct store", "m": m, "n": n, "k": k}
     measurement.compare(*launches, flops=2 * m * n * k, **extra)
 
 

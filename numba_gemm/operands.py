@@ -71,6 +71,11 @@ class Operand(NamedTuple):
         low, high = (sum(floats for floats in reach if floats < 0), sum(floats for floats in reach if floats > 0))
         return low * FLOAT_BYTES, (high + 1) * FLOAT_BYTES
 
+    @property
+    def transposed(self) -> Operand:
+        """A matrix with rows and columns exchanged; the same memory."""
+        return self._replace(shape=self.shape[::-1], strides=self.strides[::-1])
+
     def rows(self, first: int, end: int) -> Operand:
         """Rows first … end−1 of a matrix."""
         return self._replace(
@@ -182,48 +187,6 @@ def _torch_reader(torch: Any) -> Reader:
     return read
 
 
-class TorchSeen:
-    """Recognises tensors that differ from one that was read and checked only in where they lie."""
-
-    __slots__ = ("_current_stream", "_device", "_float32", "_shape", "_strides")
-
-    def __init__(self, tensor: Any) -> None:
-        torch = sys.modules["torch"]
-        self._float32: Any = torch.float32
-        self._current_stream: Any = torch._C._cuda_getCurrentRawStream
-        self._shape, self._strides, self._device = tensor.shape, tensor.stride(), tensor.get_device()
-
-    @classmethod
-    def of(cls, array: Any) -> TorchSeen | None:
-        """For a tensor, if this PyTorch tells its current stream cheaply; None for other arrays."""
-        torch = sys.modules.get("torch")
-        if torch is None or type(array) is not torch.Tensor or not hasattr(torch._C, "_cuda_getCurrentRawStream"):
-            return None
-        return cls(array)
-
-    def pointer(self, array: Any) -> int | None:
-        """Where such a tensor lies; None if the array is anything else."""
-        try:
-            if (
-                array.shape == self._shape
-                and array.stride() == self._strides
-                and array.dtype is self._float32
-                and array.get_device() == self._device
-                and not array.requires_grad
-                and not array.is_neg()
-            ):
-                pointer: int = array.data_ptr()
-                return pointer
-        except (AttributeError, TypeError, RuntimeError):  # no tensor, or a sparse one
-            pass
-        return None
-
-    def current_stream(self) -> int:
-        """PyTorch's current stream on the tensor's device."""
-        handle: int = self._current_stream(self._device)
-        return handle
-
-
 def _from_simulator(array: Any, name: str, _stream: int) -> Operand:
     """The simulator's device arrays are NumPy arrays in disguise; their host address is the pointer."""
     _require_float32(array.dtype, name)
@@ -292,11 +255,13 @@ def _require_float32(dtype: Any, name: str) -> None:
         raise TypeError(f"{name} has dtype {dtype}; it must be float32 (numba_gemm does no conversion)")
 
 
+def contiguous(name: str, shape: tuple[int, ...], pointer: int = 4096, device: int | None = None) -> Operand:
+    """An operand as it is most likely to come: row-major, without gaps, aligned. For asking what would be done."""
+    return Operand(name, pointer, shape, _contiguous(shape), device=device)
+
+
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides = [1]
-    for extent in reversed(shape[1:]):
-        strides.insert(0, strides[0] * extent)
-    return tuple(strides[: len(shape)])
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _element_strides(byte_strides: Any, name: str) -> tuple[int, ...]:

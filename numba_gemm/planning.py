@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,10 +10,12 @@ from numba_gemm import blas, driver, ladder, launch, request, runtime
 from numba_gemm.arrange import arrange
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.operands import Operand, TorchSeen, as_operand, wait_for_producers
+from numba_gemm.operands import Operand, as_operand, contiguous, wait_for_producers
+from numba_gemm.repeat import Repeat, repeat_with_tensors
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import LaunchConfig, Tile
 from numba_gemm.variant import Variant
+from numba_gemm.workspace import Workspaces
 
 #: Addresses that take 16-byte accesses and that do not: plans are compiled for both.
 _ALIGNED, _UNALIGNED = 4096, 4
@@ -24,8 +25,9 @@ class Plan:
     """C = epilogue(activation(alpha · op(A)·op(B) + beta · C + bias)) for one shape, ready to launch.
 
     Made by `numba_gemm.plan`, for the device that was current then. One thread at a time may call a plan;
-    different plans, and `sgemm`, run in parallel. It owns no memory on the device, and can be captured in a
-    CUDA graph from the first call on.
+    different plans, and `sgemm`, run in parallel. It can be captured in a CUDA graph from the first call on. It owns no
+    memory on the device, except where the version has a workspace: then one a stream that it was called on, so that
+    calls on different streams may run at once.
     """
 
     def __init__(
@@ -44,8 +46,9 @@ class Plan:
         self._shape_b = (shape.n, shape.k) if trans_b else (shape.k, shape.n)
         #: By strides and alignment of the operands; a new entry costs no compilation.
         self._admitted: dict[blas.Layout, blas.Admitted] = {}
+        self._workspaces = Workspaces()
         self._variants: set[Variant] = set()
-        self._again: _Again | None = None
+        self._repeat: Repeat | None = None
         self._complete = False
         self._config, self._loaded = self._compile()
         self._complete = True
@@ -88,8 +91,9 @@ class Plan:
             TypeError, ValueError: like `sgemm`, for operands that are not what was planned.
         """
         handle = 0 if stream is None else stream_handle(stream)
-        if bias is None and self._again is not None and self._again(a, b, c, alpha, beta, handle):
+        if bias is None and self._repeat is not None and self._repeat(a, b, c, alpha, beta, handle):
             return c
+        self._repeat = None  # what it repeats will not be the last call any more
         alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
         matrix_a, matrix_b, matrix_c = (
             as_operand(a, "a", handle),
@@ -107,9 +111,10 @@ class Plan:
             elif matrix_c.size:
                 admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
                 admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
-                seen = [tensor for tensor in map(TorchSeen.of, (a, b, c)) if tensor is not None]
-                if vector is None and matrix_a.size and len(seen) == 3:
-                    self._again = _Again(seen, admitted, (matrix_a, matrix_b, matrix_c), alpha, beta)
+                if vector is None:
+                    self._repeat = repeat_with_tensors(
+                        (a, b, c), (matrix_a, matrix_b, matrix_c), admitted, (alpha, beta)
+                    )
         return c
 
     def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Admitted:
@@ -119,7 +124,10 @@ class Plan:
 
     def _product(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Product:
         arrangement = arrange(
-            *(request.shared_matrix(a), request.shared_matrix(b), c), trans_a=self._trans_a, trans_b=self._trans_b
+            *(request.shared_matrix(a), request.shared_matrix(b), c),
+            trans_a=self._trans_a,
+            trans_b=self._trans_b,
+            few_rows=self._chosen.few_rows,
         )
         variant = blas.variant_of(arrangement if alpha else replace(arrangement, k=0), self._tile, self._epilogue)
         if self._complete and variant not in self._variants:
@@ -129,7 +137,7 @@ class Plan:
                 "or make them contiguous"
             )
         self._variants.add(variant)
-        return blas.Product(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0)
+        return blas.product(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0, self._workspaces)
 
     def _check(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         if (bias is not None) != self._epilogue.bias:
@@ -185,48 +193,13 @@ class Plan:
         return prepared[0].config, prepared[0].loaded
 
     def _stand_in(self, name: str, shape: tuple[int, ...]) -> Operand:
-        """An operand as it is most likely to come: contiguous, with the batch if there is one."""
-        if self._shape.batch is not None and len(shape) == 2:
-            shape = (self._shape.batch, *shape)
-        strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
-        return Operand(name, _ALIGNED, shape, strides, device=self._device)
+        """An operand as it is most likely to come, with the batch if there is one."""
+        return contiguous(name, batched(shape, self._shape.batch), _ALIGNED, self._device)
 
 
-class _Again:
-    """The last call once more, with tensors that lie elsewhere: the shortest way from PyTorch to the driver."""
-
-    def __init__(
-        self,
-        seen: list[TorchSeen],
-        admitted: blas.Admitted,
-        operands: tuple[Operand, Operand, Operand],
-        alpha: float,
-        beta: float,
-    ) -> None:
-        self._a, self._b, self._c = seen
-        self._current_stream = self._c.current_stream
-        self._admitted = admitted
-        self._alpha, self._beta = alpha, beta
-        self._device = operands[2].device
-        a, b, c = operands
-        self._alignments = blas.alignments(a.pointer, b.pointer, c.pointer)
-
-    def __call__(self, a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
-        """Launch it if nothing but the places differs. False: nothing was done, look closely."""
-        if type(alpha) is not float or type(beta) is not float or alpha != self._alpha or beta != self._beta:
-            return False  # 1 + 0j equals 1.0 as well
-        if self._current_stream() != stream:
-            return False
-        at_a, at_b, at_c = self._a.pointer(a), self._b.pointer(b), self._c.pointer(c)
-        if at_a is None or at_b is None or at_c is None:
-            return False
-        if not self._admitted.apart(at_a, at_b, at_c):
-            return False
-        # The kernel was chosen for exactly these alignments.
-        if blas.alignments(at_a, at_b, at_c) != self._alignments or runtime.current_device() != self._device:
-            return False
-        self._admitted.product(at_a, at_b, at_c, None, alpha, beta, stream)
-        return True
+def batched(shape: tuple[int, ...], batch: int | None) -> tuple[int, ...]:
+    """The shape of a batch of matrices, from that of one."""
+    return shape if batch is None or len(shape) == 3 else (batch, *shape)
 
 
 def plan(
@@ -264,15 +237,18 @@ def plan(
     requested = None if version == "auto" else ladder.find(version)
     device = runtime.current_device()
     shape = request.Shape(m, n, k, batch)
-    chosen = requested or request.automatic_version(device, shape)
-    asked_for = {
-        "trans_a": trans_a,
-        "trans_b": trans_b,
-        "bias": bias,
-        "activation": activation is not None,
-        "epilogue": epilogue is not None,
-        "3-D operands": batch is not None,
-    }
-    request.check_capabilities(chosen, {name for name, asked in asked_for.items() if asked})
-    used_tile = request.checked_tile(chosen, tile, device)
+    of_a, of_b = ((k, m) if trans_a else (m, k)), ((n, k) if trans_b else (k, n))
+    stand_ins = contiguous("a", batched(of_a, batch)), contiguous("b", batched(of_b, batch)), None
+    picked = request.choice(requested, tile, device, stand_ins, shape, bool(trans_a), bool(trans_b))
+    chosen = picked.version
+    given = request.arguments_given(
+        batch=batch,
+        trans_a=trans_a,
+        trans_b=trans_b,
+        bias=bias,
+        activation=activation is not None,
+        epilogue=epilogue is not None,
+    )
+    request.check_capabilities(chosen, given)
+    used_tile = request.checked_tile(chosen, picked.tile, device)
     return Plan(shape, bool(trans_a), bool(trans_b), chosen, used_tile, finish)

@@ -28,6 +28,7 @@ from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.shared_memory import shared_view
+from numba_gemm.device.shared_store import band_floats, make_shared_store
 from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
 from numba_gemm.device.tile_store import make_store
 from numba_gemm.device.unroll import unroll
@@ -35,6 +36,7 @@ from numba_gemm.tile import FLOAT_BYTES, LaunchConfig, Tile
 from numba_gemm.variant import Variant
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
+TAKES_THROUGH_SHARED = True  # an option of its tiles
 SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4, stages=3)  # for the simulator, where each thread is a Python thread
 
 
@@ -50,8 +52,7 @@ def make_kernel(tile: Tile, variant: Variant):
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
     STAGES = np.uint32(tile.stages)
-    A_COPY = CopyShape(tile.bm, tile.bk, tile.threads, variant.a_along_k, variant.vector, variant.whole)
-    B_COPY = CopyShape(tile.bn, tile.bk, tile.threads, variant.b_along_k, variant.vector, variant.whole)
+    A_COPY, B_COPY = copy_shapes(tile, variant)
     A_RING = (tile.stages, tile.bk, A_COPY.row)
     B_RING = (tile.stages, tile.bk, B_COPY.row)
     B_OFFSET = tile.stages * tile.bk * A_COPY.row
@@ -84,6 +85,8 @@ def make_kernel(tile: Tile, variant: Variant):
             store(C, row + i, column + j, M, N, acc, i, j, bias, alpha, beta)
 
     store_rows = unroll(store_row, tile.tm)
+    THROUGH_SHARED = tile.through_shared
+    store_through_shared = make_shared_store(tile, store)
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
     def sgemm_v6(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
@@ -138,7 +141,10 @@ def make_kernel(tile: Tile, variant: Variant):
             free = ready  # what has just been read is refilled next
             ready = uint32(ready + uint32(1)) if ready < STAGES - uint32(1) else uint32(0)
 
-        store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
+        if THROUGH_SHARED:
+            store_through_shared(memory, C, row0, col0, M, N, acc, thread, bias, alpha, beta)
+        else:
+            store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
 
     return sgemm_v6
 
@@ -148,10 +154,15 @@ def launch_config(tile: Tile, variant: Variant, m: int, n: int, batch: int) -> L
     return LaunchConfig((tiles_m * tiles_n, 1, batch), (tile.threads, 1), shared_bytes(tile, variant))
 
 
-def shared_bytes(tile: Tile, variant: Variant) -> int:
-    """Bytes of the rings of A and B, whose rows are longer where the copy transposes."""
-    rows = sum(
-        CopyShape(lines, tile.bk, tile.threads, along_k, variant.vector, variant.whole).row
-        for lines, along_k in ((tile.bm, variant.a_along_k), (tile.bn, variant.b_along_k))
+def copy_shapes(tile: Tile, variant: Variant) -> tuple[CopyShape, CopyShape]:
+    """How tiles of A and of B are copied."""
+    return (
+        CopyShape(tile.bm, tile.bk, tile.threads, variant.a_along_k, variant.vector, variant.whole),
+        CopyShape(tile.bn, tile.bk, tile.threads, variant.b_along_k, variant.vector, variant.whole),
     )
-    return tile.stages * tile.bk * rows * FLOAT_BYTES
+
+
+def shared_bytes(tile: Tile, variant: Variant) -> int:
+    """Bytes of the rings of A and B, whose rows are longer where the copy transposes; outputs may pass there later."""
+    ring = tile.stages * tile.bk * sum(copy.row for copy in copy_shapes(tile, variant))
+    return max(ring, band_floats(tile) if tile.through_shared else 0) * FLOAT_BYTES

@@ -1,0 +1,79 @@
+"""The last call of a plan once more, with PyTorch tensors that lie elsewhere: the shortest way to the driver.
+
+An inner loop calls a plan with tensors that differ from the last ones in nothing but where they lie. Each question that
+is asked of a tensor costs about 0.1 µs and `cuLaunchKernel` itself nearly 5, so exactly what keeps memory safe is asked
+here, in one function whose facts are all local to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from numba_gemm import blas
+from numba_gemm.operands import Operand
+
+#: (a, b, c, alpha, beta, stream): whether it was launched. False: nothing was done, look closely.
+Repeat = Callable[[Any, Any, Any, float, float, int], bool]
+
+
+def repeat_with_tensors(
+    tensors: tuple[Any, Any, Any],
+    operands: tuple[Operand, Operand, Operand],
+    admitted: blas.Admitted,
+    scalars: tuple[float, float],
+) -> Repeat | None:
+    """What repeats a call that has just been launched with these; None unless all three are plain tensors.
+
+    Good until the product is called in another way: it keeps the scalars of its last call.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or any(type(tensor) is not torch.Tensor for tensor in tensors):
+        return None
+    if not all(hasattr(torch._C, name) for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice")):
+        return None  # another PyTorch: the long way is open
+    if any(operand.size == 0 for operand in operands):
+        return None
+    shape_a, shape_b, shape_c = (tensor.shape for tensor in tensors)
+    strides_a, strides_b, strides_c = (tensor.stride() for tensor in tensors)
+    device = tensors[2].get_device()
+    float32, stream_of, current_device = torch.float32, torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
+    aligned = blas.alignments(*(operand.pointer for operand in operands))
+    alignments, apart = blas.alignments, admitted.apart
+    launch, (last_alpha, last_beta) = admitted.product.direct(), scalars
+
+    def repeat(a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
+        try:
+            if (
+                a.shape != shape_a
+                or b.shape != shape_b
+                or c.shape != shape_c
+                or a.stride() != strides_a
+                or b.stride() != strides_b
+                or c.stride() != strides_c
+                or not (a.dtype is b.dtype is c.dtype is float32)
+                or not (a.get_device() == b.get_device() == c.get_device() == device)
+                or (a.requires_grad or b.requires_grad or c.requires_grad)
+                or (a.is_neg() or b.is_neg() or c.is_neg())
+            ):
+                return False
+            at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), c.data_ptr()
+        except (AttributeError, TypeError, RuntimeError):  # no tensor, or a sparse one
+            return False
+        # 1 + 0j equals 1.0 as well. The kernel was chosen for exactly these alignments.
+        if (
+            type(alpha) is not float
+            or type(beta) is not float
+            or alpha != last_alpha
+            or beta != last_beta
+            or stream_of(device) != stream
+            or current_device() != device
+            or alignments(at_a, at_b, at_c) != aligned
+            or not apart(at_a, at_b, at_c)
+        ):
+            return False
+        launch(at_a, at_b, at_c, stream)
+        return True
+
+    return repeat
