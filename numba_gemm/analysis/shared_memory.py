@@ -4,16 +4,27 @@ Shared memory has 32 banks of 4 bytes; word i lies in bank i mod 32. A wavefront
 bytes at most, to as many lanes as want it, and a multiprocessor has one a cycle. Lanes that want different words of
 one bank need a wavefront each; the same word is a broadcast.
 
-The count here takes all lanes of a warp at once. Accesses of 16 bytes may instead be served by quarters of a warp,
-which makes the least number of wavefronts four: what a device does has to be measured.
+`wavefronts` counts one set of words at once. `request_wavefronts` counts one instruction of a warp, of which the
+hardware serves as many lanes at once as make 128 bytes:
+
+- 4 bytes a lane: the whole warp;
+- 8 bytes: its two halves, one after the other;
+- 16 bytes: its four quarters, one after the other;
+- loads of 8 or 16 bytes take twice as many lanes at once if each lane of the warp reads the same address as the lane
+  whose number differs in bit 0, or each the same as the one that differs in bit 1. So a 16-byte load has
+  two wavefronts at least, and four without such pairs. Stores do not gain from pairs.
+
+Pairs are what NVIDIA says of 16-byte loads on compute capability 7.0 (developer forum, "Unexpected shared memory bank
+conflict"). No document of NVIDIA's has the whole rule: `tests/counters.py` holds it against a GPU's counters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from numba_gemm.analysis.hardware import Hardware
 from numba_gemm.analysis.quantity import require
+from numba_gemm.tile import WARP
 
 BANKS = 32
 
@@ -25,6 +36,36 @@ def wavefronts(words: Iterable[int]) -> int:
         require(0, word=word)
         banks.setdefault(word % BANKS, set()).add(word)
     return max((len(distinct) for distinct in banks.values()), default=0)
+
+
+def request_wavefronts(starts: Sequence[int | None], width: int, *, load: bool) -> int:
+    """Wavefronts for one instruction of a warp.
+
+    Args:
+        starts: for each of the 32 lanes the index of its first float, or None where it takes no part.
+        width: floats that each lane accesses: 1, 2 or 4.
+        load: whether it is a load; else a store.
+
+    """
+    if len(starts) != WARP:
+        raise ValueError(f"starts are {len(starts)} places; a warp has {WARP} lanes")
+    if width not in (1, 2, 4):
+        raise ValueError(f"width is {width}; an access of a lane has 1, 2 or 4 floats")
+    at_once = WARP // width
+    if load and width > 1 and (_pairs_agree(starts, 1) or _pairs_agree(starts, 2)):
+        at_once *= 2
+    return sum(_served(starts[first : first + at_once], width) for first in range(0, WARP, at_once))
+
+
+def _served(starts: Sequence[int | None], width: int) -> int:
+    """Wavefronts for these lanes at once."""
+    return wavefronts(vector_words((start for start in starts if start is not None), width))
+
+
+def _pairs_agree(starts: Sequence[int | None], bit: int) -> bool:
+    """Whether lanes whose numbers differ in that bit alone have the same address, or one of them takes no part."""
+    pairs = ((start, starts[lane ^ bit]) for lane, start in enumerate(starts))
+    return all(one == other or None in (one, other) for one, other in pairs)
 
 
 def vector_words(starts: Iterable[int], width: int = 4) -> list[int]:
