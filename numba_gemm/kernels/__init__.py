@@ -1,7 +1,9 @@
 """The ladder, one file a rung: read v1 to v5 in order, each as a diff of the one before.
 
 A kernel computes C[M,N] = A[M,K] · B[K,N] on row-major float32 arrays. Each file holds, in this
-order: the idea and its cost, `DEFAULT_TILE`, `make_kernel(tile)`, `launch_config(tile, m, n, k)`.
+order: the idea and its cost, `DEFAULT_TILE`, `make_kernel(tile)`, `launch_config(tile, m, n, k)`. One whose blocks
+exchange partial sums also says, by `workspace`, how much memory a launch needs for that. One that leaves parts of
+outputs there says so by `LEAVES_PARTS`, and how many by `parts_of`; `reduce` adds them up.
 
 Conventions that hold in every file, because each of them decides machine code:
 

@@ -17,6 +17,7 @@ What is left: elements are still copied one by one, and computing waits for copy
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import cuda, float32, uint32
@@ -38,10 +39,15 @@ def check(tile: Tile) -> None:
 
 @cache
 def make_kernel(tile: Tile):
+    return make_register_kernel(tile, a_row=tile.bk)
+
+
+def make_register_kernel(tile: Tile, a_row: int) -> Any:
+    """The kernel with rows of `a_row` floats in As: BK, or more than the tile fills."""
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
-    A_TILE = (tile.bm, tile.bk)
+    A_TILE = (tile.bm, a_row)
     B_TILE = (tile.bk, tile.bn)
     ACC = (tile.tm, tile.tn)
     A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
