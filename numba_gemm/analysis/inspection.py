@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import linecache
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from numba_gemm import ladder
 from numba_gemm.analysis import sass
 from numba_gemm.analysis.machine_code import ARCHITECTURES, compile_kernel
+from numba_gemm.analysis.structure import dynamic_shared_bytes
 from numba_gemm.device.async_copy import foreign_source
-from numba_gemm.ladder import Version
 from numba_gemm.tile import Tile
 from numba_gemm.variant import Variant
 
@@ -47,6 +51,8 @@ class Inspection:
         instructions: machine instructions of the kernel as they stand, with the padding at its end; functions
             that it calls are not included.
         loop: the loop that does the arithmetic.
+        lines: the Python line that an instruction came from, by its address. What was inlined has the line of the
+            call. Empty for a version that links a `.cu` file, which the compiler gives no line information for.
 
     """
 
@@ -60,6 +66,7 @@ class Inspection:
     shared_bytes: int
     instructions: int
     loop: sass.Loop = field(repr=False)
+    lines: Mapping[int, sass.SourceLine] = field(repr=False, default_factory=dict)
 
     def to_dict(self) -> InspectionFigures:
         """The figures as plain data, ready for JSON."""
@@ -76,8 +83,20 @@ class Inspection:
         }
 
     def loop_listing(self) -> str:
-        """The main loop in SASS, an instruction a line behind its address; branches name addresses."""
-        return "\n".join(_line(instruction) for instruction in self.loop.body)
+        """The main loop in SASS, an instruction a line behind its address; branches name addresses.
+
+        Where the Python line is known that the instructions came from, it stands above them.
+        """
+        return "\n".join(self._listing())
+
+    def _listing(self) -> Iterator[str]:
+        above: sass.SourceLine | None = None
+        for instruction in self.loop.body:
+            source = self.lines.get(instruction.address)
+            if source is not None and source != above:
+                yield f"# {_place(source)}  {_python(source)}".rstrip()
+            above = source or above
+            yield _line(instruction)
 
     def __rich__(self) -> RenderableType:
         from rich.console import Group
@@ -97,7 +116,23 @@ class Inspection:
         for opcode, count in self.loop.mix.items():
             mix.add_row(opcode, str(count), f"{count / self.loop.instructions:.1%}")
         mix.add_row("together", str(self.loop.instructions), "", style="bold")
-        return Group(Text(title, style="bold"), "", facts, "", mix)
+        return Group(Text(title, style="bold"), "", facts, "", mix, *self._by_line())
+
+    def _by_line(self) -> list[RenderableType]:
+        """Instructions of the main loop by Python line, the line with most of them first."""
+        from rich.table import Table
+        from rich.text import Text
+
+        counts = Counter(self.lines[i.address] for i in self.loop.body if i.address in self.lines)
+        if not counts:
+            return ["", Text("No Python lines: the compiler gives none where a .cu file is linked.")]
+        table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        table.add_column("line", no_wrap=True)
+        table.add_column("main loop", overflow="fold")
+        table.add_column("instructions", justify="right")
+        for source, count in counts.most_common():
+            table.add_row(_place(source), Text(_python(source)), str(count))
+        return ["", table]
 
     def _facts(self) -> list[tuple[str, str]]:
         loop = self.loop
@@ -148,7 +183,8 @@ def inspect_version(
     if found.dynamic_shared and arch in ARCHITECTURES:  # any other is refused below
         tile.require_dynamic_shared(divmod(int(arch.removeprefix("sm_")), 10))
     foreign = [foreign_source(name) for name in found.foreign_files]
-    code = compile_kernel(found.make_kernel(tile, variant), found.signature, arch, foreign)
+    lineinfo = not any(path.suffix == ".cu" for path in foreign)
+    code = compile_kernel(found.make_kernel(tile, variant), found.signature, arch, foreign, lineinfo)
     instructions = sass.parse(code.sass)
     return Inspection(
         version=found.name if found.number is None else found.number,
@@ -158,21 +194,11 @@ def inspect_version(
         spill_store_bytes=code.spill_store_bytes,
         spill_load_bytes=code.spill_load_bytes,
         local_bytes=code.local_bytes,
-        shared_bytes=code.shared_bytes + _dynamic_shared_bytes(found, tile, variant or Variant()),
+        shared_bytes=code.shared_bytes + dynamic_shared_bytes(found, tile, variant or Variant()),
         instructions=len(instructions),
         loop=sass.main_loop(instructions),
+        lines=sass.source_lines(code.sass),
     )
-
-
-def _dynamic_shared_bytes(version: Version, tile: Tile, variant: Variant) -> int:
-    """What a launch asks for; it depends on the tile and not on the matrices."""
-    launch_config = version.module.launch_config
-    config = (
-        launch_config(tile, variant, tile.bm, tile.bn, 1)
-        if version.takes_variants
-        else launch_config(tile, tile.bm, tile.bn, tile.bk)
-    )
-    return int(config.shared_bytes)
 
 
 def _line(instruction: sass.Instruction) -> str:
@@ -181,3 +207,12 @@ def _line(instruction: sass.Instruction) -> str:
         operands[-1] = f"{instruction.target:#06x}"
     text = f"{instruction.address:#06x}  {instruction.predicate:5} {instruction.opcode} {', '.join(operands)}"
     return text.rstrip()
+
+
+def _place(source: sass.SourceLine) -> str:
+    return f"{Path(source.file).name}:{source.line}"
+
+
+def _python(source: sass.SourceLine) -> str:
+    """The text of the line, without its comment; empty where the file is not at hand."""
+    return linecache.getline(source.file, source.line).partition("  # ")[0].strip()

@@ -58,7 +58,9 @@ class MachineCode:
     cubin: bytes = field(repr=False)
 
 
-def compile_kernel(kernel: Any, signature: Any, arch: str, foreign: Sequence[str | Path] = ()) -> MachineCode:
+def compile_kernel(
+    kernel: Any, signature: Any, arch: str, foreign: Sequence[str | Path] = (), lineinfo: bool | None = None
+) -> MachineCode:
     """Compile `kernel` for `arch` as Numba would on such a GPU; needs neither a GPU nor a driver.
 
     Args:
@@ -69,6 +71,9 @@ def compile_kernel(kernel: Any, signature: Any, arch: str, foreign: Sequence[str
         foreign: paths of the `.cu` and `.ptx` files that hold the device functions which the kernel calls by
             `cuda.declare_device(..., abi="c")`. A `.cu` file takes part in link-time optimisation, so that
             its functions can be inlined; those of a `.ptx` file are always called.
+        lineinfo: whether the disassembly names lines of source files, instead of as `kernel` says. The
+            instructions stay the same. Not together with a `.cu` file: its line information is of another version
+            than Numba's, and the linker refuses the two.
 
     Device functions that the kernel calls are typed once per process: their Numba IR, not their machine code,
     is shared by all architectures. Do not launch kernels from another thread at the same time.
@@ -83,7 +88,9 @@ def compile_kernel(kernel: Any, signature: Any, arch: str, foreign: Sequence[str
             "machine code cannot be compiled in Numba's simulator: unset NUMBA_ENABLE_CUDASIM and start again"
         )
     capability = _compute_capability(arch)
-    options = kernel.targetoptions
+    options = dict(kernel.targetoptions)
+    if lineinfo is not None:
+        options["lineinfo"] = lineinfo
     with _pretend_device(capability):
         ltoir, _ = cuda.compile(
             kernel.py_func,
@@ -106,7 +113,7 @@ def compile_kernel(kernel: Any, signature: Any, arch: str, foreign: Sequence[str
 
 
 def disassemble(cubin: bytes) -> str:
-    """All sections of `cubin` as text, by nvdisasm.
+    """All sections of `cubin` as text, by nvdisasm; with lines of source files, where it has line information.
 
     Raises:
         RuntimeError: when nvdisasm is missing or fails.
@@ -122,7 +129,7 @@ def disassemble(cubin: bytes) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
-        done = subprocess.run([nvdisasm, str(path)], capture_output=True, text=True, check=False)
+        done = subprocess.run([nvdisasm, "--print-line-info", str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(
             f"{nvdisasm} failed with exit status {done.returncode} (is it older than the compiler?): "

@@ -14,9 +14,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 _INSTRUCTION = re.compile(r"^\s*/\*(?P<address>[0-9a-f]{4,})\*/\s+(?P<text>[^;]+?)\s*;")
+_SOURCE = re.compile(r'^\s*//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LABEL = re.compile(r"^\s*(?P<label>[.$\w]+):\s*$")
 _PREDICATED = re.compile(r"^(?P<predicate>@!?U?P(?:\d+|T))\s+(?P<rest>.*)$")
 _LABEL_OPERAND = re.compile(r"^`\((?P<label>[.$\w]+)\)$")
@@ -32,6 +33,13 @@ _ENDS = frozenset({"BRA", "JMP", "BRX", "JMX", "EXIT", "RET"})
 # An outer loop repeats an inner one plus copies that were peeled off it (prologue, drain) and an epilogue:
 # three more copies at most. With less than this share in the inner loop, the outer body is the real work.
 _INNER_SHARE = 0.25
+
+
+class SourceLine(NamedTuple):
+    """A line of a source file, counted from 1."""
+
+    file: str
+    line: int
 
 
 @dataclass(frozen=True)
@@ -193,6 +201,22 @@ def parse(text: str) -> list[Instruction]:
     if not lines:
         raise ValueError(f"no machine instruction in {len(text)} characters of text: is it a disassembly?")
     return [_instruction(address, code, labels) for address, code in lines]
+
+
+def source_lines(text: str) -> dict[int, SourceLine]:
+    """The source line of each address of one function, where the disassembly has line information.
+
+    Reads the output of `nvdisasm --print-line-info`: a line of source holds until the next one is named. Numba gives
+    what it inlines the line of the call.
+    """
+    lines: dict[int, SourceLine] = {}
+    current: SourceLine | None = None
+    for line in text.splitlines():
+        if source := _SOURCE.match(line):
+            current = SourceLine(source["file"], int(source["line"]))
+        elif current and (found := _INSTRUCTION.match(line)):
+            lines[int(found["address"], 16)] = current
+    return lines
 
 
 def select(instructions: Iterable[Instruction], opcode: str) -> list[Instruction]:
