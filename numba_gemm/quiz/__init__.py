@@ -1,0 +1,1 @@
+"""The quiz: questions whose numbers the models compute, and exercises that are kernels to repair."""
