@@ -1,15 +1,13 @@
 """pytest-benchmark with a clock that only runs while the GPU works on the candidate.
 
-Each round launches a baseline and the candidate in turn, both with a cold L2, and verifies nothing: results
-were verified before the first round. The clock that pytest-benchmark reads advances by the candidate's
-event time alone, so its statistics are GPU times; the ratio to the baseline, from the same rounds, is in
-`extra_info`.
+All timing is `numba_gemm.bench`'s, as for the command line: candidates in turn, each with a cold L2, verified before
+the first round. The clock that pytest-benchmark reads advances by the candidate's event time alone, so its statistics
+are GPU times; what the same rounds gave for the baseline, and the ratio, is in `extra_info`.
 """
 
 from __future__ import annotations
 
-import statistics
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -19,18 +17,22 @@ from numba import cuda
 
 from numba_gemm import Tile, driver, ladder
 from numba_gemm.bench.cublas import Cublas
-from numba_gemm.bench.timing import GpuTimer, Launch
+from numba_gemm.bench.measure import Harness
+from numba_gemm.bench.measure import harness as make_harness
+from numba_gemm.bench.timing import ROUNDS, WARM_UPS, Launch, Turns
 from numba_gemm.comparison import Problem
 from numba_gemm.device import SIMULATOR
 from numba_gemm.operands import as_operand
 
-ROUNDS, WARM_UPS = 50, 10
+#: What takes longer than so many seconds is measured less often: every version has at least `FEWEST_ROUNDS`.
+SLOW, FEWEST_ROUNDS, FEWEST_WARM_UPS = 20e-3, 30, 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if SIMULATOR or not cuda.is_available():
+        reason = "Numba's simulator has no clock" if SIMULATOR else "needs an NVIDIA GPU that CUDA can use"
         for item in items:
-            item.add_marker(pytest.mark.skip(reason="needs an NVIDIA GPU"))
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
@@ -45,6 +47,17 @@ def pytest_benchmark_update_machine_info(machine_info: dict[str, Any]) -> None:
 def pytest_benchmark_update_commit_info(commit_info: dict[str, Any]) -> None:
     """Without a repository (a copy of the tree on a GPU machine) there is no commit, which is no error."""
     commit_info.pop("error", None)
+
+
+@cache
+def shared_harness() -> Harness:
+    """The timer, once it has been found to flush the L2; made once for all benchmarks."""
+    return make_harness()
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return shared_harness()
 
 
 @dataclass
@@ -65,34 +78,38 @@ class Measurement:
     """Times a candidate against a baseline, in turn, inside pytest-benchmark."""
 
     benchmark: Any
-    _baseline_seconds: list[float] = field(default_factory=list)
 
     def compare(self, candidate: Launch, baseline: Launch, /, *, flops: int, **extra: Any) -> None:
         """`extra` goes to `extra_info`, besides the rates and the ratio of the medians."""
-        timer = GpuTimer()
-        for _ in range(WARM_UPS):
-            baseline()
-            candidate()
-
-        def one_round() -> None:
-            self._baseline_seconds.append(timer.time(baseline))
-            clock.now += timer.time(candidate)
-
-        self.benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1, warmup_rounds=0)
-        seconds, baseline_seconds = self.benchmark.stats.stats.median, statistics.median(self._baseline_seconds)
+        shared = shared_harness()
+        slow = max(shared.timer.time(launch) for launch in (baseline, candidate)) > SLOW
+        turns = Turns(shared.timer, {"baseline": baseline, "candidate": candidate})
+        turns.warm_up(FEWEST_WARM_UPS if slow else WARM_UPS)
+        self.rounds(turns, "candidate", FEWEST_ROUNDS if slow else ROUNDS)
+        seconds, baseline_seconds = turns.times["candidate"].median, turns.times["baseline"].median
         self.benchmark.extra_info.update(
             tflops=flops / seconds / 1e12,
+            of_ffma_limit=flops / seconds / shared.ffma_limit,
             baseline_seconds=baseline_seconds,
             baseline_tflops=flops / baseline_seconds / 1e12,
             vs_baseline=baseline_seconds / seconds,
             **extra,
         )
 
+    def rounds(self, turns: Turns, name: str, count: int) -> None:
+        """So many rounds, of which pytest-benchmark sees the times of one of the candidates."""
+
+        def one_round() -> None:
+            clock.now += turns.round()[name]
+
+        self.benchmark.pedantic(one_round, rounds=count, iterations=1, warmup_rounds=0)
+
     def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
         """Both are verified on a C full of NaN before they are timed."""
         c = Target(problem)
         cublas = Cublas()
-        (candidate,) = driver.prepare_gemm(version, tile, *c.operands, 0)
+        a, b, target = c.operands
+        (candidate,) = driver.prepare_gemm(version, tile, driver.in_layout(version, a), b, target, 0)
         loaded = candidate.loaded
         assert loaded is not None
         c.verify(candidate, str(version))

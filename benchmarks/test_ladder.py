@@ -1,18 +1,19 @@
-"""Every version on cubes, cold L2, against cuBLAS in the same rounds."""
+"""The rungs on cubes, cold L2, against cuBLAS in the same rounds."""
 
 from __future__ import annotations
 
 import pytest
 from conftest import Measurement, clock
 
-from numba_gemm import VERSIONS, Version
+from numba_gemm import Version
 from numba_gemm.comparison import Problem
+from numba_gemm.ladder import RUNGS
 
 SIZES = (1024, 2048, 4096)
 
 
 @pytest.mark.parametrize("shape", [(size, size, size) for size in SIZES], ids="{0[0]}".format)
-@pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+@pytest.mark.parametrize("version", RUNGS, ids=lambda version: version.name)
 @pytest.mark.benchmark(group="ladder", timer=clock)
 def test_version(measurement: Measurement, version: Version, problem: Problem) -> None:
     measurement.version_against_cublas(version, version.default_tile, problem)

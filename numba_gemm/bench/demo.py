@@ -45,11 +45,11 @@ def run(size: int, console: Console) -> bool:
 
 
 class _LadderTable:
-    """A live table with a line for each version, filled in as results arrive, and a progress bar below."""
+    """A live table with a line for each rung, filled in as results arrive, and a progress bar below."""
 
     def __init__(self, console: Console, columns: list[str], steps: int) -> None:
         self._console, self._columns = console, columns
-        self._cells = {version.name: [""] * len(columns) for version in ladder.VERSIONS}
+        self._cells = {version.name: [""] * len(columns) for version in ladder.RUNGS}
         self._footer: list[str] | None = None
         self._progress = Progress(
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console
@@ -83,12 +83,12 @@ class _LadderTable:
     def _render(self) -> Group:
         wide = self._console.width >= _WIDTH_FOR_SUMMARIES
         table = Table("rung")
-        table.add_column("name", min_width=max(len(version.name) for version in ladder.VERSIONS))
+        table.add_column("name", min_width=max(len(version.name) for version in ladder.RUNGS))
         if wide:
             table.add_column("what it teaches")
         for column in self._columns:
             table.add_column(column, justify="right", no_wrap=True)
-        for version in ladder.VERSIONS:
+        for version in ladder.RUNGS:
             number = "" if version.number is None else str(version.number)
             explanation = [version.summary] if wide else []
             table.add_row(number, version.name, *explanation, *self._cells[version.name])
@@ -122,12 +122,12 @@ def _on_gpu(size: int, console: Console) -> bool:
     correct = True
     cublas_seconds = []
     columns = ["error/\nbound", "ms", "TFLOP/s", "×\ncuBLAS", "registers"]
-    with _LadderTable(console, columns, steps=1 + len(ladder.VERSIONS)) as table:
+    with _LadderTable(console, columns, steps=1 + len(ladder.RUNGS)) as table:
         table.doing("operands, and their product in float64")
         problem = Problem.random(size, size, size)
         problem.reference.prepare()
         table.done()
-        for version in ladder.VERSIONS:
+        for version in ladder.RUNGS:
             table.doing(f"compile, verify and time {version.name}")
             result = driver.compare(version.name, size, size, size, problem=problem)
             correct &= result.correct
@@ -162,14 +162,14 @@ def _without_gpu(console: Console) -> bool:
     )
     columns = ["simulated:\nerror/bound", *(f"{arch}:\nregisters, FFMA" for arch in _ARCHITECTURES)]
     correct = True
-    with _LadderTable(console, columns, steps=(1 + len(_ARCHITECTURES)) * len(ladder.VERSIONS)) as table:
+    with _LadderTable(console, columns, steps=(1 + len(_ARCHITECTURES)) * len(ladder.RUNGS)) as table:
         table.doing("start the simulator")
         for result in _simulated():
             name, within = result["name"], result["error"] <= 1
             correct &= within
             table.doing(f"simulated {name}")
             table.done(name, {0: f"{result['error']:.2f} {_mark(within)}"})
-        for version in ladder.VERSIONS:
+        for version in ladder.RUNGS:
             for index, arch in enumerate(_ARCHITECTURES):
                 table.doing(f"compile {version.name} for {arch}")
                 table.done(version.name, {1 + index: _machine_code_cell(version, arch)})

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
 from typing import Any
 
 from cuda.bindings import driver as cu
 from numba import cuda
 
 from numba_gemm import runtime
-
-_PACKAGES = (
-    "numba-gemm",
-    "numba",
-    "numba-cuda",
-    "numpy",
-    "cuda-bindings",
-    "cuda-core",
-    "nvidia-nvjitlink",
-    "nvidia-nvvm",
-    "nvidia-cuda-nvrtc",
-    "nvidia-cublas",
-)
+from numba_gemm.packages import installed_packages
 
 
 def describe() -> dict[str, Any]:
@@ -38,17 +25,6 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": installed_packages(),
     }
-
-
-def installed_packages() -> dict[str, str]:
-    """Versions of the packages that decide machine code and timing, of those that are installed."""
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _cuda_version(number: int) -> str:

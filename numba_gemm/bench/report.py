@@ -2,7 +2,8 @@
 
 `python -m numba_gemm.bench.report [--check]` in a checkout. Tables stand between markers such as
 `<!-- ladder: generated -->` and `<!-- end -->`; with `--check` nothing is written and the exit status is 1 if
-the README does not show the stored results.
+the README does not show the stored results. A section in `OPTIONAL` needs no markers until there are results for it;
+with markers and without results it says so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from numba_gemm import ladder
+from numba_gemm.bench.suite import Shape, microseconds, written
+from numba_gemm.bench.summary import summarise
 
 RESULTS = Path("benchmarks/results/benchmarks.json")
 README = Path("README.md")
@@ -44,6 +47,8 @@ def render(readme: str, stored: dict[str, Any]) -> str:
     for name, table in SECTIONS.items():
         pattern = re.compile(rf"(<!-- {name}: generated -->\n).*?(<!-- end -->)", re.DOTALL)
         if not pattern.search(readme):
+            if name in OPTIONAL and table(stored) == NOT_MEASURED:
+                continue
             raise ValueError(f"{README} has no section between <!-- {name}: generated --> and <!-- end -->")
         readme = pattern.sub(lambda match, table=table: match[1] + table(stored) + match[2], readme)  # type: ignore[misc]
     return readme
@@ -73,7 +78,7 @@ def _ladder(stored: dict[str, Any]) -> str:
     header += [f"× cuBLAS at {size}³" for size in sizes] + ["registers", "spilled bytes"]
     rows = []
     for version in ladder.VERSIONS:
-        if (version.name, largest) not in by:
+        if any((version.name, size) not in by for size in sizes):
             continue
         result = by[version.name, largest]
         label = f"`{version.name}`" if version.number is None else f"**{version.number}** `{version.name}`"
@@ -93,6 +98,101 @@ def _ladder(stored: dict[str, Any]) -> str:
     rows.append(["cuBLAS", "the baseline, TF32 off", f"{median * 1e3:.2f}", f"{2 * largest**3 / median / 1e12:.1f}"])
     rows[-1] += ["1.00"] * len(sizes) + ["", ""]
     return _table(header, rows) + f"\n{_provenance(stored, results)}\n"
+
+
+def _detours(stored: dict[str, Any]) -> str:
+    """Those of the group of the ladder that were measured at its largest size only."""
+    results = _results(stored, "ladder")
+    sizes = {result["m"] for result in results}
+    by = {(result["version"], result["m"]): result for result in results}
+    rows = []
+    for version in ladder.VERSIONS:
+        result = by.get((version.name, max(sizes)))
+        if version.number is not None or result is None or all((version.name, size) in by for size in sizes):
+            continue
+        rows.append(
+            [
+                f"`{version.name}`",
+                version.summary,
+                f"{result['seconds'] * 1e3:.2f}",
+                f"{result['tflops']:.1f}",
+                f"{result['vs_baseline']:.2f}",
+                str(result["registers"]),
+                str(result["local_bytes"]),
+            ]
+        )
+    if not rows:
+        return NOT_MEASURED
+    header = ["detour", "what it changes", f"ms at {max(sizes)}³", "TFLOP/s", "× cuBLAS", "registers", "spilled bytes"]
+    return _table(header, rows)
+
+
+def _suite(stored: dict[str, Any]) -> str:
+    results = _results(stored, "suite")
+    if not results:
+        return NOT_MEASURED
+    header = ["M×N×K", "`auto` takes", "µs", "TFLOP/s", "% of FFMA", "GB/s", "× cuBLAS, cold L2", "warm L2"]
+    rows = [
+        [
+            written(_shape(result)),
+            f"{result['version']}, {result['tile']}",
+            microseconds(result["seconds"]),
+            f"{result['tflops']:.1f}",
+            f"{result['share_of_ffma_limit']:.0%}",
+            f"{result['gigabytes_per_second']:.0f}",
+            _ratio(result["vs_cublas_cold"]),
+            _ratio(result["vs_cublas_warm"]),
+        ]
+        for result in results
+    ]
+    found = [
+        summarise({_shape(result): result[f"vs_cublas_{cache}"] for result in results if result[f"vs_cublas_{cache}"]})
+        for cache in ("cold", "warm")
+    ]
+    means, worsts = [], []
+    for summary in found:
+        means.append(f"**{summary.geometric_mean:.2f}**" if summary else "")
+        worsts.append(f"**{summary.worst:.2f}** at {written(summary.worst_at)}" if summary else "")
+    shapes = f"of {len(results)} shapes"
+    rows += [["geometric mean", shapes, *[""] * 4, *means], ["worst", shapes, *[""] * 4, *worsts]]
+    return _table(header, rows) + _peers(results) + f"\n{_provenance(stored, results)}\n"
+
+
+def _peers(results: list[Result]) -> str:
+    """Those besides cuBLAS, where they were measured."""
+    rows = []
+    for result in results:
+        for other in result["others"]:
+            if other["name"] == result["baseline"] or other["cold"] is None:
+                continue
+            cells = [f"{other['cold'] * 1e3:.2f}", f"{other['tflops']:.1f}", _ratio(other["vs_cublas_cold"])]
+            rows.append([f"{other['name']} {other['version']}", written(_shape(result)), *cells])
+    return "\n" + _table(["peer", "M×N×K", "ms", "TFLOP/s", "× cuBLAS"], rows) if rows else ""
+
+
+def _shape(result: Result) -> Shape:
+    return result["m"], result["n"], result["k"]
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _epilogues(stored: dict[str, Any]) -> str:
+    results = _results(stored, "epilogues")
+    if not results:
+        return NOT_MEASURED
+    rows = [
+        [
+            result["epilogue"],
+            written(_shape(result)),
+            f"{result['baseline_seconds'] * 1e3:.3g}",
+            f"{result['seconds'] * 1e3:.3g}",
+            f"{result['seconds'] / result['baseline_seconds'] - 1:+.1%}",
+        ]
+        for result in results
+    ]
+    return _table(["epilogue", "M×N×K", "ms without", "ms with", "cost"], rows)
 
 
 def _pipeline(stored: dict[str, Any]) -> str:
@@ -151,13 +251,19 @@ def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
     )
 
 
+NOT_MEASURED = "Not measured yet.\n"
 #: Sections of the README by the name in their marker.
 SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "ladder": _ladder,
     "pipeline": _pipeline,
     "boundary": _boundary,
     "host time": _host_time,
+    "suite": _suite,
+    "detours": _detours,
+    "epilogues": _epilogues,
 }
+#: Sections that may be absent as long as nothing was measured for them.
+OPTIONAL = ("suite", "detours", "epilogues")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from numba_gemm.device import SIMULATOR
 def main() -> None:
     if not SIMULATOR:
         sys.exit("set NUMBA_ENABLE_CUDASIM=1")
-    for version in ladder.VERSIONS:
+    for version in ladder.RUNGS:
         tile = version.small_tile
         # Two tiles by two, less one row and column, and enough of K to fill and drain a pipeline.
         shape = (2 * tile.bm - 1, 2 * tile.bn - 1, 5 * tile.bk)
