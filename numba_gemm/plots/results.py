@@ -1,0 +1,62 @@
+"""Stored results, as pytest-benchmark writes them: the one place where pictures read measurements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numba_gemm.analysis import hardware
+from numba_gemm.analysis.hardware import Hardware
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The contents of a file of results, and its path."""
+
+    path: Path
+    stored: dict[str, Any]
+
+    def group(self, name: str) -> list[Result]:
+        """The `extra_info` of the results of a group, and the median time as `seconds`."""
+        return [
+            {**benchmark["extra_info"], "seconds": benchmark["stats"]["median"]}
+            for benchmark in self.stored["benchmarks"]
+            if benchmark["group"] == name
+        ]
+
+    @property
+    def gpu(self) -> str:
+        """What the driver calls the device."""
+        return str(self.stored["machine_info"]["gpu"])
+
+    @property
+    def device(self) -> Hardware:
+        """The model of that device.
+
+        Raises:
+            ValueError: if the models do not have it.
+        """
+        return hardware.find(self.gpu.removeprefix("NVIDIA "))
+
+    @property
+    def provenance(self) -> str:
+        """Device and date, for the foot of a picture."""
+        return f"Measured: {self.gpu}, {self.stored['datetime'][:10]}; medians with a cold L2."
+
+
+def load(path: Path) -> Results | None:
+    """The results in a file; None if there is no such file.
+
+    Raises:
+        ValueError: for a file that pytest-benchmark did not write.
+    """
+    if not path.is_file():
+        return None
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    if not {"benchmarks", "machine_info", "datetime"} <= set(stored):
+        raise ValueError(f"{path} is not a file of pytest-benchmark's results")
+    return Results(path, stored)
