@@ -1,4 +1,4 @@
-# make demo · make test · make test-gpu · make bench · make lint: each sets up what it needs.
+# make demo · make test · make test-gpu · make results · make docs · make lint: each sets up what it needs.
 #
 # Everything happens in .venv, which is made again when pyproject.toml changes. To use an interpreter that
 # already has the dependencies instead: make test-gpu PYTHON=python3
@@ -16,16 +16,16 @@ endif
 CUDA_MAJOR := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: \([0-9]*\).*/\1/p')
 CUDA_MAJOR := $(if $(CUDA_MAJOR),$(CUDA_MAJOR),13)
 
-.PHONY: demo test test-simulator test-host test-gpu sanitize bench lint format clean
+.PHONY: demo test test-simulator test-host test-gpu sanitize bench tables results docs lint format clean
 
 demo: $(READY) cublas
 	$(PYTHON) -m numba_gemm.cli demo
 
-# Two runs, because the simulator and the compiler exclude each other in one process.
+# Two runs, because the simulator and the compiler exclude each other in one process: first what runs kernels.
 test: test-simulator test-host
 
 test-simulator: $(READY)
-	NUMBA_ENABLE_CUDASIM=1 $(PYTHON) -m pytest -n 2 -q
+	NUMBA_ENABLE_CUDASIM=1 $(PYTHON) -m pytest -n 2 -q -m "device or simulator"
 
 test-host: $(READY)
 	$(PYTHON) -m pytest -n 2 -q -m "not device and not gpu"
@@ -40,7 +40,22 @@ sanitize: $(READY)
 
 bench: $(READY) cublas
 	$(PYTHON) -m pytest benchmarks --benchmark-json=benchmarks/results/benchmarks.json
+
+# Everything that is made from stored results: tables of the README and the notes, and pictures.
+tables: $(READY)
 	$(PYTHON) -m numba_gemm.bench.report
+	$(PYTHON) -m numba_gemm.analysis.predictions
+	$(PYTHON) -m numba_gemm.analysis.claims
+	$(PYTHON) -m numba_gemm.notes
+	$(PYTHON) -m numba_gemm.cli plot --out notes/pictures
+
+results: bench
+	$(MAKE) tables PYTHON=$(PYTHON)
+
+# Fills in the generated parts of notes/, then builds them into site/. To read: python -m http.server -d site
+docs: $(READY)
+	$(PYTHON) -m numba_gemm.notes
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .

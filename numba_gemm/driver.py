@@ -33,17 +33,28 @@ _MAX_GRID_Y = 65535
 def prepare_gemm(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, stream: int) -> list[launch.Launch]:
     """The launches of C = A·B on operands that the kernel takes as they are: one, and more if M is huge."""
     if version.takes_variants:
-        return blas.prepare(version, tile, arrange(a, b, c), Epilogue(), None, 1.0, 0.0, stream)
+        return blas.prepare(
+            version, tile, arrange(a, b, c, few_rows=version.few_rows), Epilogue(), None, 1.0, 0.0, stream
+        )
     (m, k), n = a.shape, b.shape[1]
     kernel = launch.gemm_kernel(version, tile)
+    if version.a_k_major:
+        a = a.transposed
     launches: list[launch.Launch] = []
     panel_rows = _MAX_GRID_Y * tile.bm  # a grid has at most 65535 blocks along y
     for first in range(0, m if n else 0, panel_rows):
         end = min(first + panel_rows, m)
-        panel = (a, b, c) if end - first == m else (a.rows(first, end), b, c.rows(first, end))
+        panel = (a, b, c) if end - first == m else (_rows_of_a(version, a, first, end), b, c.rows(first, end))
         config = version.module.launch_config(tile, end - first, n, k)
         launches.append(launch.prepare(kernel, PLAIN, config, panel, stream))
     return launches
+
+
+def _rows_of_a(version: Version, a: Operand, first: int, end: int) -> Operand:
+    """Rows first … end−1 of A, as the kernel takes it: K-major they are columns, and keep the whole row's stride."""
+    if version.a_k_major:
+        return a._replace(pointer=a.pointer + first * FLOAT_BYTES)
+    return a.rows(first, end)
 
 
 @cache
@@ -68,14 +79,15 @@ def launch_copy(source: Operand, target: Operand, stream: int) -> None:
 # Products --------------------------------------------------------------------------------------------
 
 
-def takes_as_is(version: Version, operand: Operand, multiples: tuple[int, int]) -> bool:
+def takes_as_is(version: Version, operand: Operand, multiples: tuple[int, int], *, column_major: bool = False) -> bool:
     """Whether a kernel can work on an operand directly, without a copy into whole aligned tiles."""
     if operand.size == 0 or version.takes_variants:
         return True
     whole = not version.needs_whole_tiles or all(
         extent % multiple == 0 for extent, multiple in zip(operand.shape, multiples, strict=True)
     )
-    return whole and operand.is_contiguous and operand.pointer % version.alignment == 0
+    laid_out = operand.transposed if column_major else operand
+    return whole and laid_out.is_contiguous and operand.pointer % version.alignment == 0
 
 
 def multiply(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, stream: int) -> None:
@@ -88,13 +100,14 @@ def multiply(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, s
     device = current_device()
     with ExitStack() as scratches:
 
-        def staged(operand: Operand, rows: int, columns: int) -> Operand:
-            if operand.shape == (rows, columns) and takes_as_is(version, operand, (1, 1)):
+        def staged(operand: Operand, rows: int, columns: int, column_major: bool = False) -> Operand:
+            if operand.shape == (rows, columns) and takes_as_is(version, operand, (1, 1), column_major=column_major):
                 return operand
             pointer = scratches.enter_context(device_memory(rows * columns * FLOAT_BYTES, stream))
-            return Operand(operand.name, pointer, (rows, columns), (columns, 1), device=device)
+            strides = (1, rows) if column_major else (columns, 1)
+            return Operand(operand.name, pointer, (rows, columns), strides, device=device)
 
-        whole_a = staged(a, padded_m, padded_k)
+        whole_a = staged(a, padded_m, padded_k, version.a_k_major)
         whole_b = staged(b, padded_k, padded_n)
         whole_c = staged(c, padded_m, padded_n)
         if whole_a is not a:
@@ -105,6 +118,15 @@ def multiply(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand, s
             launch_panel()
         if whole_c is not c:
             launch_copy(whole_c, c, stream)
+
+
+def in_layout(version: Version, a: Operand) -> Operand:
+    """A in the layout that the kernel reads: a column-major copy where it is K-major and A is not."""
+    if not version.a_k_major or a.transposed.is_contiguous:
+        return a
+    copied = as_operand(cuda.device_array(a.shape, np.float32, order="F"), a.name, 0)
+    launch_copy(a, copied, 0)
+    return copied
 
 
 # Comparison ------------------------------------------------------------------------------------------
@@ -155,7 +177,8 @@ def compare(
     run: Callable[[], None]
     loaded: launch.LoadedKernel | None
     if used_tile.padded(m, n, k) == (m, n, k) or not chosen.needs_whole_tiles:
-        (prepared,) = prepare_gemm(chosen, used_tile, *operands, 0)
+        a, b, c_operand = operands
+        (prepared,) = prepare_gemm(chosen, used_tile, in_layout(chosen, a), b, c_operand, 0)
         run, loaded = prepared, prepared.loaded
     else:
         run = partial(multiply, chosen, used_tile, *operands, 0)

@@ -4,7 +4,7 @@ C is cut into BM × BN blocks, one a thread block; K is walked in steps of BK;
 within a block each thread computes TM × TN outputs. Where a kernel has warp tiles, the 32 threads of a warp
 compute WM × WN outputs together, each thread its share in groups of four that are spread over the warp tile.
 
-    threads      = (BM / TM) · (BN / TN)
+    threads      = (BM / TM) · (BN / TN), times BK / TK where they share K
     shared bytes = stages · (BM + BN) · BK · 4
     intensity    = BM · BN / (2 · (BM + BN))   FLOP per byte of global memory; BK cancels
 """
@@ -56,7 +56,7 @@ def opt_in_shared_bytes(compute_capability: tuple[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """Block tile BM × BN × BK, TM × TN outputs a thread, the depth of the copy pipeline, and the warp tile.
+    """Block tile BM × BN × BK, TM × TN outputs a thread, the depth of the copy pipeline, the warp tile, a share of K.
 
     Raises:
         TypeError: for a size that is not an int.
@@ -73,10 +73,21 @@ class Tile:
     #: Warp tile WM × WN; 0 where threads are numbered row by row, without regard to warps.
     wm: int = 0
     wn: int = 0
+    #: How many of the BK steps a thread takes where the threads of a block share K; 0 where each takes all.
+    tk: int = 0
+    #: Whether outputs go to C through shared memory, whole rows of the tile at a time; an option of rung 6.
+    through_shared: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.through_shared, bool):
+            raise TypeError(
+                f"Tile.through_shared is {self.through_shared!r}, of type {type(self.through_shared).__name__}; "
+                "it must be a bool"
+            )
         for field in fields(self):
             value = getattr(self, field.name)
+            if field.name == "through_shared":
+                continue
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"Tile.{field.name} is {value!r}, of type {type(value).__name__}; it must be an int")
             least = field.default if field.default == 0 else 1
@@ -84,16 +95,24 @@ class Tile:
                 raise ValueError(f"Tile.{field.name} is {value}; it must be at least {least}")
         self._require_multiple("bm", "tm")
         self._require_multiple("bn", "tn")
+        if self.tk:
+            self._require_multiple("bk", "tk")
         if self.threads > MAX_THREADS:
+            formula, factors = "(bm/tm)·(bn/tn)", f"{self.bm // self.tm}·{self.bn // self.tn}"
+            if self.tk:
+                formula, factors = f"{formula}·(bk/tk)", f"{factors}·{self.bk // self.tk}"
             raise ValueError(
-                f"{self} has (bm/tm)·(bn/tn) = {self.bm // self.tm}·{self.bn // self.tn} = {self.threads} threads; "
-                f"a block holds at most {MAX_THREADS}"
+                f"{self} has {formula} = {factors} = {self.threads} threads; a block holds at most {MAX_THREADS}"
             )
 
     def __str__(self) -> str:
         text = f"{self.bm}×{self.bn}×{self.bk}, {self.tm}×{self.tn} a thread"
         if self.wm or self.wn:
             text = f"{text}, {self.wm}×{self.wn} a warp"
+        if self.tk:
+            text = f"{text}, {self.tk} k each"
+        if self.through_shared:
+            text = f"{text}, stored through shared memory"
         return text if self.stages == 1 else f"{text}, {self.stages} stages"
 
     def _require_multiple(self, size: str, unit: str) -> None:
@@ -105,7 +124,7 @@ class Tile:
     @property
     def threads(self) -> int:
         """Threads in a block."""
-        return (self.bm // self.tm) * (self.bn // self.tn)
+        return (self.bm // self.tm) * (self.bn // self.tn) * (self.bk // self.tk if self.tk else 1)
 
     @property
     def shared_bytes(self) -> int:
@@ -129,11 +148,13 @@ class Tile:
         """The smallest whole number of tiles that holds m, n and k."""
         return (-(-m // self.bm) * self.bm, -(-n // self.bn) * self.bn, -(-k // self.bk) * self.bk)
 
-    def require_static_shared(self) -> None:
-        """Static shared arrays hold at most 48 KB on every architecture."""
-        if self.shared_bytes > STATIC_SHARED_BYTES:
+    def require_static_shared(self, padding: int = 0) -> None:
+        """Static shared arrays, `padding` floats included, hold at most 48 KB on every architecture."""
+        needed = self.shared_bytes + padding * FLOAT_BYTES
+        if needed > STATIC_SHARED_BYTES:
+            padded = f" + {padding}·4" if padding else ""
             raise ValueError(
-                f"{self} needs (bm+bn)·bk·4·stages = {self.shared_bytes} bytes of static shared memory; "
+                f"{self} needs (bm+bn)·bk·4·stages{padded} = {needed} bytes of static shared memory; "
                 f"a block has at most {STATIC_SHARED_BYTES}"
             )
 
@@ -167,6 +188,28 @@ class Tile:
                 )
         self._require_rows("bk", self.bk, 4)
         self._require_rows("bn", self.bn, 4)
+
+    def require_k_major_copies(self) -> None:
+        """Copies of 16 bytes along m, for an A whose rows are those of one k."""
+        if self.bm % 4:
+            raise ValueError(f"{self}: bm = {self.bm} is not a multiple of 4, the floats in a 16-byte access")
+        self._require_rows("bm", self.bm, 4)
+
+    def require_prefetch_copies(self) -> None:
+        """Copies of 16 bytes through registers, along rows of A and of B, of which every thread has as many."""
+        if self.bk % 4:
+            raise ValueError(f"{self}: bk = {self.bk} is not a multiple of 4, the floats in a 16-byte access")
+        self._require_rows("bk", self.bk, 4)
+        self._require_rows("bk", self.bk, 1)
+        for name, lines, at_once in (
+            ("bm", self.bm, self.threads // (self.bk // 4)),
+            ("bn", self.bn, self.threads // self.bk * 4),
+        ):
+            if lines % at_once:
+                raise ValueError(
+                    f"{self}: {self.threads} threads copy {at_once} lines of {self.bk} floats at once, "
+                    f"which does not divide {name} = {lines}"
+                )
 
     def require_line_copies(self) -> None:
         """Copies along k or along lines (rows of A, columns of B), by 16 or 4 bytes, and stores of four."""

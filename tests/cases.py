@@ -1,6 +1,6 @@
 """What the tests run on: tiles, and shapes around a tile, each with the reason why it is there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -33,7 +33,7 @@ _IDLE = Tile(16, 32, 4, 2, 4)  # more threads than copies: some have nothing to 
 
 
 def staged(tile: Tile, stages: int) -> Tile:
-    return Tile(tile.bm, tile.bn, tile.bk, tile.tm, tile.tn, stages)
+    return replace(tile, stages=stages)
 
 
 #: At most 64 threads, which is what the simulator runs in reasonable time. The first one gets all shapes.
@@ -57,8 +57,16 @@ SMALL_TILES: dict[str, tuple[Tile, ...]] = {
         Tile(8, 16, 8, 2, 4, 4),  # its mirror image
         Tile(8, 8, 4, 1, 4, 5),  # more threads than 16-byte copies
     ),
+    "skinny": (
+        Tile(8, 16, 8, 8, 4, 2, tk=4),
+        Tile(2, 8, 16, 2, 4, 3, tk=8),  # two squares of weights a thread
+        Tile(4, 8, 16, 4, 4, 4, tk=4),  # a longer ring, four threads for each column
+    ),
     "cp_async_ptx": (staged(_BASE, 3), staged(_WIDE, 2)),
     "cp_async_intrinsic": (staged(_BASE, 3), staged(_TALL, 4)),
+    "register_prefetch": (staged(Tile(8, 8, 4, 4, 4), 2), staged(Tile(8, 16, 4, 2, 4), 2)),
+    "cp_async_b": (staged(Tile(8, 8, 4, 4, 4), 3), staged(Tile(8, 16, 4, 2, 4), 2)),
+    "cp_async_k_major": (staged(Tile(8, 8, 4, 4, 4), 3), staged(Tile(16, 8, 4, 2, 4), 2)),
 }
 
 
@@ -68,14 +76,42 @@ def tiles(version: Version) -> tuple[Tile, ...]:
     return small if SIMULATOR else tuple(dict.fromkeys((*small, version.default_tile, *large_tiles(version))))
 
 
+#: For few rows: one and sixteen at a time, narrow and wide blocks, one square of weights a thread and two.
+FEW_ROWS_TILES = (
+    Tile(1, 32, 512, 1, 4, stages=2, tk=8),
+    Tile(8, 128, 32, 8, 4, stages=3, tk=4),
+    Tile(16, 64, 64, 16, 4, stages=4, tk=4),
+)
+
+
 def large_tiles(version: Version) -> tuple[Tile, ...]:
     """The seeds' tiles, for the rungs that are written for them: with a register tile a thread."""
-    if version.default_tile.tm == 1:
+    if version.few_rows:
+        return FEW_ROWS_TILES
+    if version.default_tile.tm == 1 or not _has_its_own_kernel(version):
         return ()
-    if version.default_tile.wm:
+    if version.default_tile.wm and version.takes_variants:
         return WARP_TILES
     stages = version.default_tile.stages
-    return tuple(tile if stages == 1 else staged(tile, stages) for tile in SEED_TILES)
+    tiles = WARP_TILES if version.default_tile.wm else SEED_TILES
+    return tuple(tile for tile in (staged(tile, stages) for tile in tiles) if _takes(version, tile))
+
+
+def _has_its_own_kernel(version: Version) -> bool:
+    """Of names for one kernel, only the first; two buffers make another kernel than one."""
+
+    def kernel(one: Version) -> tuple[str, int]:
+        return one.module_name, one.default_tile.stages
+
+    return version is next(first for first in VERSIONS if kernel(first) == kernel(version))
+
+
+def _takes(version: Version, tile: Tile) -> bool:
+    try:
+        version.check(tile)
+    except ValueError:
+        return version.number is not None  # a rung takes them all; a detour may be for fewer tiles
+    return True
 
 
 @dataclass(frozen=True)
@@ -136,21 +172,41 @@ def _param(version: Version, tile: Tile, *rest, **options):
     return pytest.param(version, tile, *rest, id="-".join((label, *map(str, rest))), **options)
 
 
-#: Each version with its first small tile, for tests about what is around the kernel.
-FIRST_TILES = [_param(version, tiles(version)[0]) for version in VERSIONS]
+def own_layout(version: Version, operand: str) -> str:
+    """How an operand has to lie, of the layouts of `guarded`, for a version to take it without a copy."""
+    return "column-major" if version.a_k_major and operand == "a" else "contiguous"
+
+
+#: Detours that differ from a rung in more than the kernel.
+_OTHER_AROUND = ("cp_async_ptx", "cp_async_intrinsic", "cp_async_k_major", "thread_tile")
+
+
+def _runs_around(version: Version) -> bool:
+    if version.name in _OTHER_AROUND or not SIMULATOR:
+        return True
+    return _has_its_own_kernel(version) and not version.module_name.startswith("detours.")
+
+
+def _runs_itself(version: Version) -> bool:
+    return not SIMULATOR or _has_its_own_kernel(version)
+
+
+#: Each version with its first small tile, for tests about what is around the kernel: in the simulator not the detours
+#: that differ from a rung in nothing but the kernel.
+FIRST_TILES = [_param(version, tiles(version)[0]) for version in VERSIONS if _runs_around(version)]
 #: Each version that takes everything in the contract with its first small tile; on a GPU with its default one, too.
 GENERAL_TILES = [
     _param(version, tile)
     for version in VERSIONS
-    if version.takes_variants
+    if version.takes_everything
     for tile in ((tiles(version)[0],) if SIMULATOR else (tiles(version)[0], version.default_tile))
 ]
 #: Each version with each of its tiles, for tests about the kernel.
-ALL_TILES = [_param(version, tile) for version in VERSIONS for tile in tiles(version)]
+ALL_TILES = [_param(version, tile) for version in VERSIONS if _runs_itself(version) for tile in tiles(version)]
 
 
 def _shapes_to_run(version: Version, tile: Tile) -> tuple[Shape, ...]:
-    # In the simulator the detours are line by line rung 5, and a second tile needs no second look at edges.
+    # In the simulator the detours go the way of the rungs, and a second tile needs no second look at edges.
     thorough = not SIMULATOR or (tile == tiles(version)[0] and version.number is not None)
     return tuple(dict.fromkeys(shapes(tile))) if thorough else (whole_shape(tile), ragged_shape(tile))
 
@@ -159,6 +215,7 @@ def _shapes_to_run(version: Version, tile: Tile) -> tuple[Shape, ...]:
 ALL_SHAPES = [
     _param(version, tile, shape)
     for version in VERSIONS
+    if _runs_itself(version)
     for tile in tiles(version)
     for shape in {str(shape): shape for shape in _shapes_to_run(version, tile)}.values()
 ]

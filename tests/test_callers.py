@@ -13,7 +13,7 @@ from numba_gemm import VERSIONS, plan, sgemm
 
 pytestmark = pytest.mark.gpu
 
-VERSION = pytest.mark.parametrize("version", ["auto", "naive", *(v.name for v in VERSIONS if v.takes_variants)])
+VERSION = pytest.mark.parametrize("version", ["auto", "naive", *(v.name for v in VERSIONS if v.takes_everything)])
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_views_of_tensors(version, torch, rng):
 @pytest.mark.parametrize("planned", [False, True], ids=["sgemm", "plan"])
 def test_one_unaligned_tensor_after_the_other(planned, torch, rng):
     # A kernel that was right for one of them is wrong for the next.
-    for version in (version for version in VERSIONS if version.takes_variants):
+    for version in (version for version in VERSIONS if version.takes_everything):
         call = plan(M, 32, 32, version=version.name) if planned else partial(sgemm, version=version.name)
         for unaligned in ("a", "b", "c", "none", "b", "a"):
             a, b = numbers(rng, M, 32, 32)
@@ -154,7 +154,7 @@ def test_batches_of_tensors(torch, rng):
     a = np.array([wide_integers(rng, 6, 5) for _ in range(4)])
     b = np.array([units(rng, 5, 7) for _ in range(4)])
     bias = units(rng, 1, 7)[0]
-    for version in (version for version in VERSIONS if version.takes_variants):
+    for version in (version for version in VERSIONS if version.takes_everything):
         c = torch.zeros((6, 4, 7), device="cuda").transpose(0, 1)
         options = {"bias": torch.as_tensor(bias, device="cuda"), "version": version.name}
         stored = torch.as_tensor(np.ascontiguousarray(a.transpose(2, 0, 1)), device="cuda").permute(1, 2, 0)

@@ -13,7 +13,7 @@ from numba_gemm.streams import stream_handle
 
 pytestmark = pytest.mark.gpu
 
-GENERAL = [version for version in VERSIONS if version.takes_variants]
+GENERAL = [version for version in VERSIONS if version.takes_everything]
 ORDERED = pytest.mark.parametrize("version", ["auto", *(version.name for version in GENERAL)])
 
 

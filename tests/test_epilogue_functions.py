@@ -18,7 +18,7 @@ from numba_gemm.device.epilogue import function_key
 pytestmark = pytest.mark.device
 
 GENERAL = pytest.mark.parametrize(("version", "tile"), GENERAL_TILES)
-SMALL = pytest.mark.parametrize("version", [v for v in VERSIONS if v.takes_variants], ids=lambda version: version.name)
+SMALL = pytest.mark.parametrize("version", [v for v in VERSIONS if v.takes_everything], ids=lambda v: v.name)
 
 
 def made(source, **names):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import own_layout
 from guarded import Guarded
 from refusal import K, M, N, ones, refused
 
@@ -155,7 +156,8 @@ def test_ragged_shapes_without_padding(version, which):
     tile = version.default_tile
     size = {"m": tile.bm, "n": tile.bn, "k": tile.bk}
     size[which] += 1
-    a, b, c = ones(size["m"], size["k"]), ones(size["k"], size["n"]), ones(size["m"], size["n"])
+    a = Guarded(np.ones((size["m"], size["k"])), own_layout(version, "a")).view
+    b, c = ones(size["k"], size["n"]), ones(size["m"], size["n"])
     shape = b.shape if which == "n" else a.shape
     multiples = f"M, N, K multiples of {tile.bm}, {tile.bn}, {tile.bk}"
     refused(ValueError, version, multiples, tuple(shape), "pad=True", a=a, b=b, c=c, version=version.name, pad=False)
@@ -170,9 +172,14 @@ PLAIN = [version for version in VERSIONS if not version.takes_variants]
 def test_layouts_without_padding(version, name, layout):
     if layout == "unaligned" and version.alignment == 4:
         layout = "every second row"
+    if layout == own_layout(version, name):
+        layout = "contiguous"
     tile = version.default_tile
     shapes = {"a": (tile.bm, 2 * tile.bk), "b": (2 * tile.bk, tile.bn), "c": (tile.bm, tile.bn)}
-    arrays = {key: Guarded.poisoned(*shape, layout if key == name else "contiguous") for key, shape in shapes.items()}
+    arrays = {
+        key: Guarded.poisoned(*shape, layout if key == name else own_layout(version, key))
+        for key, shape in shapes.items()
+    }
     expected = ["row-major contiguous", f"{name} has shape {shapes[name]}", "pad=True"]
     views = {key: array.view for key, array in arrays.items()}
     refused(ValueError, *expected, **views, version=version.name, pad=False)

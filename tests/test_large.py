@@ -18,7 +18,7 @@ from numba_gemm import VERSIONS, Version, launch, sgemm
 pytestmark = pytest.mark.gpu
 
 EVERY = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
-ABLE = [version for version in VERSIONS if version.takes_variants]
+ABLE = [version for version in VERSIONS if version.takes_everything]
 GENERAL = pytest.mark.parametrize("version", ABLE, ids=lambda version: version.name)
 
 # Beyond 2³¹ elements -----------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import ALL_SHAPES, ALL_TILES, EMPTY_SHAPES, FIRST_TILES, large_tiles, whole_shape
+from cases import ALL_SHAPES, ALL_TILES, EMPTY_SHAPES, FIRST_TILES, large_tiles, own_layout, whole_shape
 from checks import assert_close, assert_exact, normals, small_integers, units, wide_integers, wide_range
 from guarded import Guarded, bits
 from numba import cuda
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.device
 
 def multiply(version, tile, a, b, **options):
     """A·B into a C full of NaN; the operands have to come through unchanged, and so has the memory around C."""
-    device_a, device_b = Guarded(a), Guarded(b)
+    device_a, device_b = Guarded(a, own_layout(version, "a")), Guarded(b)
     c = Guarded.poisoned(a.shape[0], b.shape[1])
     returned = sgemm(device_a.view, device_b.view, c.view, version=version.number or version.name, tile=tile, **options)
     assert returned is c.view

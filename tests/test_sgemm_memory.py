@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import FIRST_TILES, ragged_shape, whole_shape
+from cases import ALL_TILES, FIRST_TILES, ragged_shape, whole_shape
 from checks import assert_exact, units, wide_integers
 from guarded import LAYOUTS, DeviceView, Guarded, bits, pointer_of
 from numba import cuda
@@ -158,4 +158,5 @@ def test_the_producers_streams_are_waited_for(rng, monkeypatch):
 
 
 def test_every_version_is_tested():
-    assert {param.values[0].name for param in FIRST_TILES} == {version.name for version in VERSIONS}
+    tested = [param.values[0] for param in (*FIRST_TILES, *ALL_TILES)]
+    assert {version.module_name for version in tested} == {version.module_name for version in VERSIONS}
