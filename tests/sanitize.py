@@ -79,7 +79,7 @@ def layouts(tile: Tile, trans_a: bool, trans_b: bool) -> Iterator[Product]:
 def main(names: list[str]) -> int:
     """One process a version, part and tool, so that what one does wrong cannot hide what another does."""
     versions = [find(name) for name in names] or list(VERSIONS)
-    work = [(v.name, part) for v in versions for part in (PARTS if v.takes_variants else PARTS[:1])]
+    work = [(v.name, part) for v in versions for part in (PARTS if v.takes_everything else PARTS[:1])]
     # Once without a tool, so that kernels are compiled once and not once a tool.
     results = run_all([(name, part, None) for name, part in work])
     results |= run_all([(name, part, tool) for name, part in work for tool in TOOLS])
