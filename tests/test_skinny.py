@@ -32,6 +32,10 @@ DEVICE = pytest.mark.device
 MULTIPROCESSORS = 132
 
 
+#: Of so many k on, sums of the numbers in `products` need not be exact. (`test_many_slices_on_a_gpu` has smaller ones.)
+EXACT_K = 4096
+
+
 @pytest.fixture
 def four_multiprocessors(monkeypatch):
     """The simulator works like one; K is cut so that each has blocks."""
@@ -168,7 +172,7 @@ def test_sums_of_slices_are_exact(transposes, tall, rng):
 
 @DEVICE
 @pytest.mark.usefixtures("four_multiprocessors")
-@pytest.mark.parametrize("tile", tiles(SKINNY)[1:], ids=str)
+@pytest.mark.parametrize("tile", [tile for tile in tiles(SKINNY)[1:] if 8 * tile.bk < EXACT_K], ids=str)
 def test_slices_of_a_batch(tile, rng):
     steps = 8 * tile.bk
     shapes = Product(tile.bm + 1, tile.bn, steps, batch=2), Product(2, 5, steps, batch=3, shared="b")
