@@ -105,11 +105,5 @@ def test_fused_against_separate(measurement: Measurement, shape: tuple[int, int,
     # gelu's slope is below 1.13; its own rounding is a few units in the last place.
     excess = ((c.double() - expected).abs() - 1.13 * bound) / (4 * np.finfo(np.float32).eps * expected.abs() + 1e-6)
     assert excess.max().item() <= 1
-    extra = {
-        "candidate": f"fused, version {planned.version}",
-        "baseline": "PyTorch: mm, add, gelu",
-        "m": m,
-        "n": n,
-        "k": k,
-    }
+    names = {"candidate": f"fused, version {planned.version}", "baseline": "PyTorch: mm, add, gelu"}
     measurement.compare(fused, separate, flops=2 * m * n * k, **names, m=m, n=n, k=k)
