@@ -15,13 +15,13 @@ same columns of B, in bits 1 and 2: each load takes two wavefronts.
 
 Each fragment is a pair: the one of step k + 1 is loaded while the one of step k is used. Two buffers then suffice
 for the tiles of K, and one barrier a tile: at its last step everybody has read all of one buffer, and what was
-copied into the other has arrived. The copies themselves are spread over the first steps.
+copied into the other has arrived. The copies themselves are spread over the first two steps.
 
 Cost per output and k: 0.19 shared floats (rung 6: 0.25), 0.09 shared wavefronts a warp, and 0.047 bytes of A and B
 (0.063): 42.7 FLOP a byte. Of 100 instructions in the main loop 93 are FFMA (85), and none of these reads three
-registers of one bank. A thread has 207 registers, so an SM has 8 warps, few to hide a latency: the order of a
-thread's own instructions has to. What may still limit it, not yet measured with counters on this kernel: the
-other 7 instructions, fetching the 35 KB of code of an unrolled tile, and the last, partial wave of blocks.
+registers of one bank. A thread has 206 registers, so an SM has 8 warps, few to hide a latency: the order of a
+thread's own instructions has to. What still limits it, by the profiler (notes/tuning.md): the other 7 instructions,
+fetching the 35 KB of code of an unrolled tile anew after each jump back, and the last, partial wave of blocks.
 """
 
 from __future__ import annotations
