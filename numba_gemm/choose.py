@@ -40,12 +40,11 @@ def choose(device: int, key: Key, tile: Tile | None = None) -> Choice:
         known = database.lookup(device, key)
         if known is not None:
             return known
-    return _by_model(device, key, tile)
+    return _by_model(device, runtime.compute_capability(device), key, tile)
 
 
 @lru_cache(maxsize=4096)
-def _by_model(device: int, key: Key, tile: Tile | None) -> Choice:
-    capability = runtime.compute_capability(device)
+def _by_model(device: int, capability: tuple[int, int], key: Key, tile: Tile | None) -> Choice:
     if not candidates(key, capability):
         return _last_runnable(capability, tile)
     return choose_by_model(hardware_of(device), key, tile)
