@@ -25,14 +25,14 @@ demo: $(READY) cublas
 test: test-simulator test-host
 
 test-simulator: $(READY)
-	NUMBA_ENABLE_CUDASIM=1 $(PYTHON) -m pytest -n 2 -q -m "device or simulator"
+	NUMBA_ENABLE_CUDASIM=1 $(PYTHON) -m pytest -n 2 --dist worksteal -q -m "device or simulator"
 
 test-host: $(READY)
-	$(PYTHON) -m pytest -n 2 -q -m "not device and not gpu"
+	$(PYTHON) -m pytest -n 2 --dist worksteal -q -m "not device and not gpu"
 
 # What needs a GPU or the simulator, on the GPU; then each of compute-sanitizer's tools over every version.
 test-gpu: $(READY) cublas
-	$(PYTHON) -m pytest -n 8 -q -m "device or gpu"
+	$(PYTHON) -m pytest -n 8 --dist worksteal -q -m "device or gpu"
 	$(MAKE) sanitize PYTHON=$(PYTHON)
 
 sanitize: $(READY)
