@@ -98,12 +98,15 @@ def prepare(
     return launches
 
 
+def _multiprocessors() -> int:
+    return runtime.multiprocessors(runtime.current_device())
+
+
 def _launch_config(
     version: Version, tile: Tile, variant: Variant, arrangement: Arrangement, batch: int
 ) -> LaunchConfig:
     m, n, k = arrangement.m, arrangement.n, arrangement.k
-    multiprocessors = runtime.multiprocessors(runtime.current_device())
-    return version.launch_config(tile, variant, m, n, k, batch, multiprocessors)
+    return version.launch_config(tile, variant, m, n, k, batch, _multiprocessors())
 
 
 def _parts(version: Version, tile: Tile, arrangement: Arrangement, batch: int) -> int:
@@ -111,7 +114,7 @@ def _parts(version: Version, tile: Tile, arrangement: Arrangement, batch: int) -
     if not version.has_parts:
         return 1
     m, n, k = arrangement.m, arrangement.n, arrangement.k
-    parts: int = version.module.parts_of(tile, m, n, k, batch, runtime.multiprocessors(runtime.current_device()))
+    parts: int = version.module.parts_of(tile, m, n, k, batch, _multiprocessors())
     return parts
 
 
@@ -135,7 +138,7 @@ def workspace_size(version: Version, tile: Tile, variant: Variant, arrangement: 
     if not version.has_workspace:
         return None
     m, n, k = arrangement.m, arrangement.n, arrangement.k
-    multiprocessors = runtime.multiprocessors(runtime.current_device())
+    multiprocessors = _multiprocessors()
     whole, rest = divmod(arrangement.batch, _MAX_BATCH)
     batches = [_MAX_BATCH] * min(whole, 1) + [rest] * min(rest, 1)
     sizes = [version.module.workspace(tile, variant, m, n, k, batch, multiprocessors) for batch in batches]

@@ -21,10 +21,10 @@ from numba_gemm.analysis.device_at_hand import at_hand
 from numba_gemm.analysis.hardware import PARTITIONS, Hardware, find
 from numba_gemm.arrange import MOST_ROWS
 from numba_gemm.device import SIMULATOR
-from numba_gemm.ladder import RUNGS, Version
+from numba_gemm.ladder import RUNGS
 from numba_gemm.tile import FLOAT_BYTES, WARP, Tile
 from numba_gemm.tuning import database
-from numba_gemm.tuning.candidates import candidates
+from numba_gemm.tuning.candidates import candidates, why_not
 from numba_gemm.tuning.entry import Choice, Key
 
 
@@ -74,19 +74,11 @@ def choose_by_model(hardware: Hardware, key: Key, tile: Tile | None = None) -> C
     found = candidates(key, hardware.compute_capability)
     if tile is not None:
         versions = dict.fromkeys(choice.version for choice in found)
-        found = [Choice(version, tile) for version in versions if _takes(version, tile)] or [
-            Choice(version, tile) for version in versions
-        ]
+        given = [Choice(version, tile) for version in versions]
+        # If none can use it, the caller is told why.
+        found = [choice for choice in given if why_not(choice, key, hardware.compute_capability) is None] or given
     # Of those that should take as long, the one with the smallest blocks.
     return min(found, key=lambda choice: (estimated_seconds(hardware, choice, key), choice.tile.bm * choice.tile.bn))
-
-
-def _takes(version: Version, tile: Tile) -> bool:
-    try:
-        version.check(tile)
-    except ValueError:
-        return False
-    return True
 
 
 # The model -------------------------------------------------------------------------------------------

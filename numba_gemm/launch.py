@@ -154,6 +154,18 @@ class Launch(Protocol):
     def __call__(self) -> None: ...
 
 
+def _by_setting(launch: Launch, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
+    """`Launch.at` by what every launch can do; `PreparedLaunch` has a shorter way."""
+
+    def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
+        launch.stream = stream
+        for position, pointer in ((a, at_a), (b, at_b), (c, at_c)):
+            launch.set_pointer(position, pointer)
+        launch()
+
+    return launch_at
+
+
 def _float_word(value: float) -> int:
     word: int = struct.unpack("<i", struct.pack("<f", value))[0]
     return word
@@ -177,13 +189,7 @@ class SimulatedLaunch:
         self._arguments[position] = value
 
     def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
-        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
-            self.stream = stream
-            for position, pointer in ((a, at_a), (b, at_b), (c, at_c)):
-                self.set_pointer(position, pointer)
-            self()
-
-        return launch_at
+        return _by_setting(self, a, b, c)
 
     def __call__(self) -> None:
         grid, block, shared_bytes = self.config
@@ -278,13 +284,7 @@ class OntoZeros:
         self._inner.set_float(position, value)
 
     def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
-        def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
-            self.stream = stream
-            for position, pointer in ((a, at_a), (b, at_b), (c, at_c)):
-                self.set_pointer(position, pointer)
-            self()
-
-        return launch_at
+        return _by_setting(self, a, b, c)
 
     def __call__(self) -> None:
         (rows, columns), (lead, _) = self._matrix.shape, self._matrix.strides

@@ -42,8 +42,7 @@ class Plan:
         self._shape, self._trans_a, self._trans_b = shape, trans_a, trans_b
         self._chosen, self._tile, self._epilogue = version, tile, epilogue
         self._device = runtime.current_device()
-        self._shape_a = (shape.k, shape.m) if trans_a else (shape.m, shape.k)
-        self._shape_b = (shape.n, shape.k) if trans_b else (shape.k, shape.n)
+        self._shape_a, self._shape_b = shape.of_a(trans_a), shape.of_b(trans_b)
         #: By strides and alignment of the operands; a new entry costs no compilation.
         self._admitted: dict[blas.Layout, blas.Admitted] = {}
         self._workspaces = Workspaces()
@@ -237,7 +236,7 @@ def plan(
     requested = None if version == "auto" else ladder.find(version)
     device = runtime.current_device()
     shape = request.Shape(m, n, k, batch)
-    of_a, of_b = ((k, m) if trans_a else (m, k)), ((n, k) if trans_b else (k, n))
+    of_a, of_b = shape.of_a(trans_a), shape.of_b(trans_b)
     stand_ins = contiguous("a", batched(of_a, batch)), contiguous("b", batched(of_b, batch)), None
     picked = request.choice(requested, tile, device, stand_ins, shape, bool(trans_a), bool(trans_b))
     chosen = picked.version

@@ -92,6 +92,13 @@ class Shape:
     k: int
     batch: int | None
 
+    def of_a(self, transposed: bool) -> tuple[int, int]:
+        """Of one matrix A, as it lies if op(A) = Aᵀ is asked for."""
+        return (self.k, self.m) if transposed else (self.m, self.k)
+
+    def of_b(self, transposed: bool) -> tuple[int, int]:
+        return (self.n, self.k) if transposed else (self.k, self.n)
+
     @property
     def of_c(self) -> tuple[int, ...]:
         return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)

@@ -121,7 +121,7 @@ def fill():
     database.shipped_folder().mkdir()
     document = {**DEVICE.shipped_header, "entries": [entry(RUNG_7).to_dict(KEY)]}
     (database.shipped_folder() / "nvidia_test_1.json").write_text(json.dumps(document))
-    here = replace(DEVICE, library=numba_gemm.__version__, kernels=fingerprint())
+    here = replace(DEVICE, package=numba_gemm.__version__, kernels=fingerprint())
     database.remember(here, {KEY: entry(SMALLER)})
     database.remember(DEVICE, {KEY._replace(batch=3): entry(RUNG_6)})
     (database.folder() / "zzz.json").write_text("{")

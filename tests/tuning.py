@@ -11,7 +11,7 @@ from numba_gemm.tuning.database import Identity
 from numba_gemm.tuning.entry import Choice, Entry, Key, Timed
 
 DEVICE = Identity(
-    device="NVIDIA Test 1", compute_capability=(9, 0), driver="13.0", library="0.1.0", kernels="0123456789abcdef" * 4
+    device="NVIDIA Test 1", compute_capability=(9, 0), driver="13.0", package="0.1.0", kernels="0123456789abcdef" * 4
 )
 KEY = Key(512, 256, 128, 1, a_along_k=True, b_along_k=False, vector=True)
 RUNG_6 = Choice(find(6), find(6).default_tile)

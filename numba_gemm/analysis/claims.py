@@ -26,6 +26,7 @@ from numba_gemm.analysis.hardware import RTX_5080
 from numba_gemm.analysis.inspection import Inspection, inspect_version
 from numba_gemm.analysis.occupancy import occupancy
 from numba_gemm.analysis.sectors import sectors
+from numba_gemm.generated import write_or_check
 from numba_gemm.tile import Tile
 
 RESULTS = Path("benchmarks/results/benchmarks.json")
@@ -576,13 +577,8 @@ def page(stored: dict[str, Any]) -> str:
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is stale."""
     text = page(json.loads(RESULTS.read_text(encoding="utf-8")))
-    if "--check" in arguments:
-        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-            print(f"{PAGE} is stale: run python -m numba_gemm.analysis.claims", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    complaint = f"{PAGE} is stale: run python -m numba_gemm.analysis.claims"
+    return write_or_check(PAGE, text, arguments, complaint)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 from numba_gemm import ladder
 from numba_gemm.analysis import hardware
 from numba_gemm.analysis.explain import Explanation, duration, explain_version
+from numba_gemm.generated import write_or_check
 
 RESULTS = Path("benchmarks/results/benchmarks.json")
 PAGE = Path("notes/predictions.md")
@@ -62,13 +63,8 @@ class Comparison:
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is stale."""
     text = page(json.loads(RESULTS.read_text(encoding="utf-8")))
-    if "--check" in arguments:
-        if not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-            print(f"{PAGE} does not show {RESULTS}: run python -m numba_gemm.analysis.predictions", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    complaint = f"{PAGE} does not show {RESULTS}: run python -m numba_gemm.analysis.predictions"
+    return write_or_check(PAGE, text, arguments, complaint)
 
 
 def comparisons(stored: dict[str, Any]) -> list[Comparison]:

@@ -82,7 +82,6 @@ class ShapeRun:
         self._harness = harness
         self._rows: dict[str, Row] = {}
         self._candidates: dict[str, Candidate] = {}
-        self._rounds = 0
 
     @property
     def steps(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
+from numba_gemm.analysis.roofline import flops, minimum_bytes
 from numba_gemm.bench.suite import Shape
 from numba_gemm.bench.timing import Launch
 from numba_gemm.operands import as_operand
@@ -34,14 +35,12 @@ class Product:
 
     @property
     def flops(self) -> int:
-        m, n, k = self.shape
-        return 2 * m * n * k
+        return flops(*self.shape)
 
     @property
     def least_bytes(self) -> int:
         """What has to be moved at least: A and B read once, C written once."""
-        m, n, k = self.shape
-        return 4 * (m * k + k * n + m * n)
+        return minimum_bytes(*self.shape)
 
     def error(self, launch: Launch) -> float:
         """Run it once on a C full of NaN: the largest error in units of the bound; right is at most 1.

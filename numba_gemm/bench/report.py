@@ -18,6 +18,7 @@ from typing import Any
 from numba_gemm import ladder
 from numba_gemm.bench.suite import Shape, microseconds, written
 from numba_gemm.bench.summary import summarise
+from numba_gemm.generated import write_or_check
 
 RESULTS = Path("benchmarks/results/benchmarks.json")
 README = Path("README.md")
@@ -27,15 +28,8 @@ Result = dict[str, Any]
 
 def main(arguments: list[str]) -> int:
     stored = json.loads(RESULTS.read_text())
-    readme = README.read_text()
-    updated = render(readme, stored)
-    if "--check" in arguments:
-        if updated != readme:
-            print(f"{README} does not show {RESULTS}: run python -m numba_gemm.bench.report", file=sys.stderr)
-            return 1
-        return 0
-    README.write_text(updated)
-    return 0
+    complaint = f"{README} does not show {RESULTS}: run python -m numba_gemm.bench.report"
+    return write_or_check(README, render(README.read_text(encoding="utf-8"), stored), arguments, complaint)
 
 
 def render(readme: str, stored: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from numba_gemm.analysis.roofline import flops, minimum_bytes
 from numba_gemm.bench.peers import CUBLAS
 from numba_gemm.bench.suite import Shape
 from numba_gemm.bench.summary import Summary, summarise
@@ -51,14 +52,12 @@ class ShapeResult:
 
     @property
     def flops(self) -> int:
-        m, n, k = self.shape
-        return 2 * m * n * k
+        return flops(*self.shape)
 
     @property
     def least_bytes(self) -> int:
         """A and B read once, C written once."""
-        m, n, k = self.shape
-        return 4 * (m * k + k * n + m * n)
+        return minimum_bytes(*self.shape)
 
     @property
     def baseline(self) -> Row | None:

@@ -67,7 +67,8 @@ class Identity:
     compute_capability: tuple[int, int]
     #: The CUDA version of the driver, such as "13.0".
     driver: str
-    library: str
+    #: The version of this package; "library" in the files.
+    package: str
     #: Fingerprint of the kernel sources.
     kernels: str
 
@@ -77,7 +78,7 @@ class Identity:
         return {
             **self.shipped_header,
             "driver": self.driver,
-            "library": self.library,
+            "library": self.package,
             "kernels": self.kernels,
         }
 
@@ -94,7 +95,7 @@ class Identity:
     def path(self) -> Path:
         """The user's file."""
         architecture = "sm_{}{}".format(*self.compute_capability)
-        parts = (_slug(self.device), architecture, f"cuda{self.driver}", self.library, self.kernels[:16])
+        parts = (_slug(self.device), architecture, f"cuda{self.driver}", self.package, self.kernels[:16])
         return folder() / f"{'-'.join(parts)}.json"
 
     @property
@@ -126,13 +127,13 @@ def identity(device: int) -> Identity | None:
         device=name.decode() if isinstance(name, bytes) else str(name),
         compute_capability=runtime.compute_capability(device),
         driver=f"{version // 1000}.{version % 1000 // 10}",
-        library=_library_version(),
+        package=_package_version(),
         kernels=fingerprint(),
     )
 
 
 @cache
-def _library_version() -> str:
+def _package_version() -> str:
     from numba_gemm import __version__  # which is defined after this module, that `__init__` imports
 
     return __version__
