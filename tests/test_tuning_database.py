@@ -78,7 +78,7 @@ def test_every_part_of_the_key_counts(other):
         {"device": "NVIDIA Test 2"},
         {"compute_capability": (8, 0)},
         {"driver": "13.1"},
-        {"library": "0.2.0"},
+        {"package": "0.2.0"},
         {"kernels": "fedc" * 16},
     ],
     ids=lambda change: next(iter(change)),
