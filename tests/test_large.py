@@ -142,8 +142,9 @@ def test_more_blocks_than_a_grid_has_along_y(version, tile, wide, rng):
 # Side by side --------------------------------------------------------------------------------------------------
 
 
-@EVERY
+@pytest.mark.parametrize("version", [v for v in VERSIONS if not v.adds_to_c], ids=lambda version: version.name)
 def test_results_are_the_same_bits_on_every_stream(version, rng):
+    """Except those that blocks add to in the order in which they come: `test_stream_k.py` shows that they are not."""
     a, b = (cuda.to_device(normals(rng, *shape)) for shape in ((1030, 1999), (1999, 777)))
     expected = sgemm(a, b, version=version.name).copy_to_host()
     cuda.synchronize()
@@ -207,4 +208,7 @@ def test_the_first_calls_of_many_threads_compile_once(version, rng, monkeypatch)
     results = in_threads(lambda _: sgemm(device_a, device_b, version=version.name))
     for c in results:
         assert_exact(c.copy_to_host(), a, b)
-    assert (len(made), len(loaded)) == (1, 1)
+    assert len(made) == 1
+    # With the version's kernel, those that bring its operands in order.
+    kernels = [id(kernel) for kernel, *_ in loaded]
+    assert len(kernels) == len(set(kernels)) >= 1

@@ -2,8 +2,9 @@
 
 No workspace, no counters and nobody who adds up: C is set to zero, and each block adds to it. The price: float addition
 is not associative, so the last bits of C depend on which block came first, and change from run to run. Nothing can
-be done to finished sums either, as nobody knows when they are finished: no epilogue, no beta. For comparison
-with `split_k`; never chosen for a caller who did not ask for it by name.
+be done to finished sums either, as nobody knows when they are finished: no epilogue, no beta. And the hardware's
+additions to global memory take subnormal numbers for zero (PTX ISA, `red`). For comparison with `split_k`; never chosen
+for a caller who did not ask for it by name.
 """
 
 from __future__ import annotations
