@@ -5,6 +5,9 @@
 
 BASE_PYTHON ?= python3
 
+# Processes that compile side by side, each with a context on the GPU of its own.
+WORKERS ?= 8
+
 ifdef PYTHON
 READY :=
 else
@@ -32,13 +35,15 @@ test-host: $(READY)
 
 # What needs a GPU or the simulator, on the GPU; then each of compute-sanitizer's tools over every version.
 test-gpu: $(READY) cublas
-	$(PYTHON) -m pytest -n 8 --dist worksteal -q -m "device or gpu"
+	$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal -q -m "device or gpu"
 	$(MAKE) sanitize PYTHON=$(PYTHON)
 
 sanitize: $(READY)
 	$(PYTHON) tests/sanitize.py
 
+# First compile and verify everything on all processors, without a clock; then time, one after another.
 bench: $(READY) cublas
+	$(PYTHON) -m pytest benchmarks -n $(WORKERS) -q --benchmark-disable
 	$(PYTHON) -m pytest benchmarks --benchmark-json=benchmarks/results/benchmarks.json
 
 # Everything that is made from stored results: tables of the README and the notes, and pictures.

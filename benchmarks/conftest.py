@@ -3,10 +3,14 @@
 All timing is `numba_gemm.bench`'s, as for the command line: candidates in turn, each with a cold L2, verified before
 the first round. The clock that pytest-benchmark reads advances by the candidate's event time alone, so its statistics
 are GPU times; what the same rounds gave for the baseline, and the ratio, is in `extra_info`.
+
+With `--benchmark-disable`, as in the parallel workers of `pytest -n`, everything is compiled and verified and nothing
+is timed. Compilation is by far the longest part and stays on disk, so `make bench` does that first, on all processors.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -19,7 +23,7 @@ from numba_gemm import Tile, driver, ladder
 from numba_gemm.bench.cublas import Cublas
 from numba_gemm.bench.measure import Harness
 from numba_gemm.bench.measure import harness as make_harness
-from numba_gemm.bench.timing import ROUNDS, WARM_UPS, Launch, Turns
+from numba_gemm.bench.timing import ROUNDS, WARM_UPS, GpuTimer, Launch, Turns
 from numba_gemm.comparison import Problem
 from numba_gemm.device import SIMULATOR
 from numba_gemm.operands import as_operand
@@ -56,8 +60,15 @@ def shared_harness() -> Harness:
 
 
 @pytest.fixture
-def harness() -> Harness:
-    return shared_harness()
+def harness(benchmark: Any) -> Harness:
+    # Side by side with other workers, a look at the flush would see what they do to the L2.
+    return Harness(GpuTimer(), ffma_limit=math.inf) if benchmark.disabled else shared_harness()
+
+
+def stop_unless_timed(benchmark: Any) -> None:
+    """Skip what follows if this run does not time."""
+    if benchmark.disabled:
+        pytest.skip("verified, and not timed (--benchmark-disable, which pytest -n implies)")
 
 
 @dataclass
@@ -81,6 +92,7 @@ class Measurement:
 
     def compare(self, candidate: Launch, baseline: Launch, /, *, flops: int, **extra: Any) -> None:
         """`extra` goes to `extra_info`, besides the rates and the ratio of the medians."""
+        stop_unless_timed(self.benchmark)
         shared = shared_harness()
         slow = max(shared.timer.time(launch) for launch in (baseline, candidate)) > SLOW
         turns = Turns(shared.timer, {"baseline": baseline, "candidate": candidate})

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import stop_unless_timed
 
 import numba_gemm
 
@@ -32,6 +33,8 @@ def _calls() -> dict[str, Callable[[], Any]]:
 @pytest.mark.benchmark(group="host time", timer=time.perf_counter)
 def test_call(benchmark: Any, name: str) -> None:
     call = _calls()[name]
+    call()
+    stop_unless_timed(benchmark)
 
     def many() -> None:
         for _ in range(CALLS):

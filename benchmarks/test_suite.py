@@ -7,7 +7,7 @@ a call, what "auto" stood for, and all peers.
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock
+from conftest import Measurement, clock, stop_unless_timed
 
 from numba_gemm.bench.candidates import AUTO
 from numba_gemm.bench.measure import ROUNDS, Harness, ShapeRun, silent
@@ -23,6 +23,7 @@ def test_shape(measurement: Measurement, harness: Harness, shape: Shape) -> None
     run.prepare(silent)
     (auto,) = (row for row in run.result().rows if row.name == AUTO)
     assert auto.problem is None, auto.problem
+    stop_unless_timed(measurement.benchmark)
 
     run.cold.warm_up()
     measurement.rounds(run.cold, AUTO, ROUNDS)

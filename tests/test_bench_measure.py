@@ -78,7 +78,7 @@ class Missing:
 
 
 def run_of(*candidates, requested=(NAIVE,), seconds=1e-3, limit=1e12):
-    harness = Harness(Timer(seconds), limit, None)
+    harness = Harness(Timer(seconds), limit)
     run = ShapeRun(SHAPE, requested, harness, peers=candidates)
     run.prepare(measure.silent)
     return run
@@ -182,7 +182,7 @@ def test_run_reports_each_step_and_yields_shape_after_shape(monkeypatch):
     monkeypatch.setattr(measure, "peers_at", lambda _: [Peer("cuBLAS", right)])
     reported = []
     shapes, options = [SHAPE, (3, 4, 5)], {"cold": True, "warm": False, "rounds": 2}
-    harness = Harness(Timer(), 1e12, None)
+    harness = Harness(Timer(), 1e12)
     results = list(measure.run(shapes, [NAIVE], harness, lambda _, n: reported.append(n), **options))
     assert [result.shape for result in results] == shapes
     assert sum(reported) == measure.steps(shapes, [NAIVE], **options)

@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from numba_gemm import cli, ladder
 from numba_gemm.bench import environment, measure
-from numba_gemm.bench.cold import Latencies
 from numba_gemm.bench.measure import Harness
 from numba_gemm.bench.results import Row, ShapeResult
 from numba_gemm.bench.suite import SHAPES
@@ -42,7 +41,7 @@ def bench(monkeypatch):
     bench = Bench()
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(measure, "require_gpu", lambda _: None)
-    monkeypatch.setattr(measure, "harness", lambda: Harness(None, 60e12, Latencies(4e-7, 2e-7)))
+    monkeypatch.setattr(measure, "harness", lambda: Harness(None, 60e12))
     monkeypatch.setattr(measure, "run", bench.run)
     monkeypatch.setattr(environment, "describe", lambda: {"gpu": "Example GPU", "cuda_driver": "99.1"})
     return bench

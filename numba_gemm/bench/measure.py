@@ -17,7 +17,7 @@ from numba import cuda
 
 from numba_gemm import sgemm
 from numba_gemm.bench.candidates import AUTO, Requested, prepare_version
-from numba_gemm.bench.cold import Latencies, latencies
+from numba_gemm.bench.cold import latencies
 from numba_gemm.bench.limits import ffma_limit
 from numba_gemm.bench.peers import Candidate, Peer, UnavailableError, peers_at
 from numba_gemm.bench.product import Product
@@ -35,23 +35,23 @@ HOST_CALLS = 20
 
 @dataclass(frozen=True)
 class Harness:
-    """A timer that has been found to flush the L2, and the limit of the device that it runs on."""
+    """A timer, and the limit of the device that it runs on."""
 
     timer: GpuTimer
     #: FLOP/s.
     ffma_limit: float
-    latencies: Latencies
 
 
 def harness() -> Harness:
-    """For the current device.
+    """For the current device, with a timer that has been found to flush the L2.
 
     Raises:
         RuntimeError: if there is no GPU, or the flush does not flush.
     """
     require_gpu("bench times kernels on a GPU")
     timer = GpuTimer()
-    return Harness(timer, ffma_limit(timer), latencies(timer))
+    latencies(timer)
+    return Harness(timer, ffma_limit(timer))
 
 
 def require_gpu(purpose: str) -> None:
