@@ -33,9 +33,11 @@ test-simulator: $(READY)
 test-host: $(READY)
 	$(PYTHON) -m pytest -n 2 --dist worksteal -q -m "not device and not gpu"
 
-# What needs a GPU or the simulator, on the GPU; then each of compute-sanitizer's tools over every version.
+# What needs a GPU or the simulator, on the GPU; what needs the GPU for itself; then each of compute-sanitizer's tools
+# over every version.
 test-gpu: $(READY) cublas
 	$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal -q -m "device or gpu"
+	$(PYTHON) -m pytest -q -m gpu tests/test_counters.py
 	$(MAKE) sanitize PYTHON=$(PYTHON)
 
 sanitize: $(READY)
