@@ -190,6 +190,11 @@ def worker(names: Sequence[str], shape: tuple[int, int, int]) -> None:
         units[:LANES] = np.array(pattern.starts) // pattern.width
         for kernel in kernels[pattern.width]:
             kernel[1, LANES](cuda.to_device(units), out)
+    multiply_once(names, shape)
+
+
+def multiply_once(names: Sequence[str], shape: tuple[int, int, int]) -> None:
+    """Every version once, with its default tile, on matrices of zeros."""
     m, n, k = shape
     matrices = [cuda.to_device(np.zeros(size, np.float32)) for size in ((m, k), (k, n), (m, n))]
     operands = [as_operand(matrix, name, 0) for matrix, name in zip(matrices, "abc", strict=True)]
@@ -218,24 +223,32 @@ def counted(row: dict[str, str], metric: str) -> int | None:
         return None
 
 
-def measure(names: Sequence[str], shape: tuple[int, int, int]) -> list[dict[str, str]]:
-    """The counters of `worker`'s launches.
+def ncu() -> str:
+    """The profiler.
+
+    Raises:
+        NoCountersError: if there is none.
+
+    """
+    found = shutil.which("ncu")
+    if found is None:
+        raise NoCountersError("there is no ncu on the path: install Nsight Compute")
+    return found
+
+
+def profile(metrics: Sequence[str], arguments: Sequence[str], launches: int) -> list[dict[str, str]]:
+    """What ncu counts of so many launches of ours while Python runs with these arguments, one row a launch.
 
     Raises:
         NoCountersError: without ncu, or without the permission to read counters.
+        RuntimeError: if ncu or what it runs fails, or there are more or fewer launches.
 
     """
-    ncu = shutil.which("ncu")
-    if ncu is None:
-        raise NoCountersError("there is no ncu on the path: install Nsight Compute")
-    available = subprocess.run([ncu, "--query-metrics"], capture_output=True, text=True, check=False).stdout.split()
-    more = [metric for metric in MORE_METRICS if metric.removesuffix(".sum") in available]
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "ncu.csv")
-        command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
-        command += ["--log-file", str(log), "--metrics", ",".join((*METRICS, *more))]
-        worker_command = [sys.executable, __file__, "--worker", "--shape", "x".join(map(str, shape)), *names]
-        done = subprocess.run([*command, *worker_command], capture_output=True, text=True, check=False)
+        command = [ncu(), "--csv", "--page", "raw", "--print-units", "base", "--clock-control", "none"]
+        command += ["--log-file", str(log), "--metrics", ",".join(metrics)]
+        done = subprocess.run([*command, sys.executable, *arguments], capture_output=True, text=True, check=False)
         text = log.read_text(encoding="utf-8") if log.exists() else ""
     if "ERR_NVGPUCTRPERM" in text + done.stdout + done.stderr:
         raise NoCountersError("the driver lets only the administrator read counters (ERR_NVGPUCTRPERM)")
@@ -243,10 +256,17 @@ def measure(names: Sequence[str], shape: tuple[int, int, int]) -> list[dict[str,
         errors = [line for line in text.splitlines() if line.startswith("==ERROR==")]
         raise RuntimeError("\n".join((f"ncu: exit status {done.returncode}", *errors, done.stdout, done.stderr)))
     rows = parse(text)
-    expected = 2 * len(list(patterns())) + len(names)
-    if len(rows) != expected:
-        raise RuntimeError(f"ncu reports {len(rows)} launches instead of {expected}:\n{text[:2000]}")
+    if len(rows) != launches:
+        raise RuntimeError(f"ncu reports {len(rows)} launches instead of {launches}:\n{text[:2000]}")
     return rows
+
+
+def measure(names: Sequence[str], shape: tuple[int, int, int]) -> list[dict[str, str]]:
+    """The counters of `worker`'s launches."""
+    available = subprocess.run([ncu(), "--query-metrics"], capture_output=True, text=True, check=False).stdout.split()
+    more = [metric for metric in MORE_METRICS if metric.removesuffix(".sum") in available]
+    arguments = [__file__, "--worker", "--shape", "x".join(map(str, shape)), *names]
+    return profile((*METRICS, *more), arguments, 2 * len(list(patterns())) + len(names))
 
 
 # Comparison ------------------------------------------------------------------------------------------

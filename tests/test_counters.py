@@ -1,11 +1,18 @@
-"""`tests/counters.py`: its arithmetic anywhere, the comparison itself where a GPU lets its counters be read."""
+"""`tests/counters.py`, `tests/stalls.py`: arithmetic anywhere, comparisons where a GPU lets its counters be read."""
 
+import json
 import os
+import re
 import stat
 import sys
 
 import counters
 import pytest
+import stalls
+
+from numba_gemm.analysis.claims import CLAIMS
+from numba_gemm.analysis.evidence import Evidence
+from numba_gemm.analysis.verdict import FAILS, HOLDS, PARTLY, UNKNOWN
 
 HEADER = ["ID", "Process ID", "Kernel Name", "Grid Size", *counters.METRICS]
 UNITS = ["", "", "", "", *["wavefront"] * len(counters.METRICS)]
@@ -112,6 +119,121 @@ def test_what_ncu_may_say_instead(ncu, monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(counters.NoCountersError, match="no ncu"):
         counters.measure(NAMES, SHAPE)
+
+
+# Stalls ---------------------------------------------------------------------------------------------------
+
+METRICS, LAUNCHES = list(stalls.METRICS.values()), len(stalls.VERSIONS)
+#: As ncu writes them in base units: a quarter of a warp's cycles is waiting for memory.
+STALLS = ["8.40", "2.10", "0.85", "0.42", "1,073,741,824", "67,108,864"]
+
+
+def stalls_log(metrics=METRICS, launches=LAUNCHES, **changed):
+    """A log of as many launches as there are versions, with the values above, or others for a metric."""
+    values = dict(zip(METRICS, STALLS, strict=True)) | {stalls.METRICS[name]: value for name, value in changed.items()}
+    lines = [
+        ["ID", "Process ID", "Kernel Name", *metrics],
+        ["", "", "", *(["inst"] * 4 + ["byte"] * 2)[: len(metrics)]],
+        *(
+            [str(index), "1", "cudapy::sgemm_v4(Array<float, 2>)", *(values[name] for name in metrics)]
+            for index in range(launches)
+        ),
+    ]
+    text = "\n".join(",".join(f'"{field}"' for field in line) for line in lines)
+    return f"==PROF== Connected to process 1\n{text}\n==PROF== Disconnected from process 1\n"
+
+
+@pytest.fixture
+def stored(ncu, monkeypatch, tmp_path):
+    """What `stalls` stores of a log, as if there were a GPU; and its exit status."""
+    monkeypatch.setattr(counters, "architecture", lambda: None)
+    monkeypatch.setattr(stalls, "describe", lambda: {"gpu": "NVIDIA H200"})
+
+    def run(log, status=0):
+        ncu(log, status)
+        file = tmp_path / "counters.json"
+        code = stalls.main([str(file)])
+        return code, json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+    return run
+
+
+def verdict(number, found):
+    benchmarks = {"machine_info": {"gpu": "NVIDIA H200"}, "datetime": "2031-02-03", "benchmarks": []}
+    return CLAIMS[number - 1].judge(Evidence(benchmarks, found))
+
+
+def test_stalls_are_stored_for_the_claims(stored, capsys):
+    status, found = stored(stalls_log())
+    assert status == 0
+    assert list(found["versions"]) == list(stalls.VERSIONS)
+    assert found["versions"]["naive"] == {
+        "warp_cycles": 8.4,
+        "long_scoreboard": 2.1,
+        "short_scoreboard": 0.85,
+        "barrier": 0.42,
+        "dram_bytes_read": 2**30,
+        "dram_bytes_written": 2**26,
+    }
+    assert "1,073,741,824" in capsys.readouterr().out
+    assert verdict(14, found).outcome == FAILS
+    assert "`ex8` 25.0% / 10.1% / 5.0%" in verdict(14, found).why
+    assert verdict(32, found).outcome == HOLDS
+    assert "1.14 GB read and written, 120 FLOP/B" in verdict(32, found).why
+
+
+@pytest.mark.parametrize(
+    ("memory", "shared", "outcome"), [("0.41", "0.83", HOLDS), ("0.43", "0.83", PARTLY), ("0.43", "0.85", FAILS)]
+)
+def test_how_much_waiting_is_hidden(stored, memory, shared, outcome):
+    """Less than 5 % of 8.4 cycles for memory, less than 10 % for shared memory."""
+    _, found = stored(stalls_log(long_scoreboard=memory, short_scoreboard=shared))
+    assert verdict(14, found).outcome == outcome
+
+
+def test_naive_without_caches(stored):
+    _, found = stored(stalls_log(dram_bytes_read="549,755,813,888"))  # 8 bytes for each of 4096³ FFMA
+    assert verdict(32, found).outcome == FAILS
+
+
+def test_claims_of_counters_that_are_not_stored(stored):
+    _, found = stored(stalls_log())
+    del found["versions"]["ex9"]
+    assert verdict(14, found).outcome == verdict(32, None).outcome == UNKNOWN
+    assert verdict(14, found).why == "needs the counters of `ex9`: `python tests/stalls.py`"
+
+
+def test_counters_of_another_device(stored):
+    _, found = stored(stalls_log())
+    found["machine_info"]["gpu"] = "NVIDIA A100"
+    with pytest.raises(ValueError, match="counted on NVIDIA A100, but measured on NVIDIA H200"):
+        verdict(32, found)
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (stalls_log(metrics=METRICS[:5]), "counts no dram__bytes_write.sum of"),
+        (stalls_log(barrier="n/a"), "stalled_barrier_per_issue_active.ratio of cudapy::sgemm_v4.*it says 'n/a'"),
+        (stalls_log(warp_cycles="nan"), "latency_per_inst_issued.ratio of .*it says 'nan'"),
+    ],
+    ids=["column", "value", "nan"],
+)
+def test_a_missing_metric_is_named(stored, capsys, log, said):
+    assert stored(log) == (1, None)
+    error = capsys.readouterr().err
+    assert re.search(said, error), error
+    assert "ncu --query-metrics" in error
+
+
+def test_stalls_that_cannot_be_counted(stored, capsys):
+    assert stored("==ERROR== ERR_NVGPUCTRPERM\n", status=1) == (2, None)
+    assert "administrator" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="launches instead of 7"):
+        stored(stalls_log(launches=6))
+
+
+# On a GPU -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numba_gemm.analysis import traffic
 from numba_gemm.analysis.hardware import A100, DEVICES, H100, RTX_4090, RTX_5080, RTX_A6000
 from numba_gemm.analysis.occupancy import (
+    filling_shared_bytes,
     floor_blocks,
     occupancy,
     register_cap,
@@ -54,6 +55,18 @@ def test_halving_of_ex6():
     assert found.limits["shared"] == 100 // 33 == 3
     assert (found.occupancy, found.limiters) == (0.5, ("shared",))
     assert occupancy(256, 40, 8 * 1024, RTX_5080).occupancy == 1  # row 9
+
+
+@pytest.mark.parametrize("device", DEVICES, ids=lambda device: device.name)
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4, 6, 16])
+def test_shared_memory_that_so_many_blocks_fill(blocks, device):
+    """One block has all that a block may have; 128 bytes more and one block less would fit."""
+    filling = filling_shared_bytes(blocks, device)
+    assert occupancy(32, 32, filling, device).blocks_per_sm == blocks
+    if blocks == 1:
+        assert filling == device.shared_bytes_per_block
+    else:
+        assert occupancy(32, 32, filling + 128, device).blocks_per_sm == blocks - 1
 
 
 # §2.4 ------------------------------------------------------------------------------------------------------

@@ -3,16 +3,16 @@
 `python -m numba_gemm.analysis.claims [--check]` in a checkout. With `--check` nothing is written, and the exit status
 is 1 if the page is stale. It compiles kernels (for sm_90, no GPU) and reads the stored benchmark results.
 
-A claim is decided by machine code, by a model, by stored benchmark results, or by tests of this project; one whose
-benchmark rows are not stored, or that needs a hardware counter or a sweep which nothing stores yet, is shown as not
-measured. Verdicts come from the figures, by rules that stand beside the claims.
+A claim is decided by machine code, by a model, by stored benchmark results or counters, or by tests of this project;
+one whose benchmark rows or counters are not stored is shown as not measured. Verdicts come from the figures, by rules
+that stand beside the claims, and in `claims_of_sweeps`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -20,86 +20,33 @@ from pathlib import Path
 from typing import Any
 
 from numba_gemm import ladder
-from numba_gemm.analysis import hardware, sass, shared_memory
+from numba_gemm.analysis import sass, shared_memory
 from numba_gemm.analysis.banks import banks
+from numba_gemm.analysis.claims_of_sweeps import (
+    a_quarter_of_the_warps,
+    clearing_the_l2,
+    few_rows,
+    hidden_latencies,
+    intensity_in_memory,
+    partial_wave,
+    split_k_at_few_rows,
+)
+from numba_gemm.analysis.evidence import RESULTS, SIZE, Evidence, stored_counters
 from numba_gemm.analysis.hardware import RTX_5080
 from numba_gemm.analysis.inspection import Inspection, inspect_version
 from numba_gemm.analysis.occupancy import occupancy
 from numba_gemm.analysis.sectors import sectors
+from numba_gemm.analysis.verdict import HOLDS, OUTCOMES, PARTLY, UNKNOWN, Judge, Verdict, outcome
 from numba_gemm.generated import write_or_check
 from numba_gemm.tile import Tile
 
-RESULTS = Path("benchmarks/results/benchmarks.json")
 PAGE = Path("notes/claims.md")
-#: The cube that rates and ratios are stated for.
-SIZE = 4096
-
-HOLDS, PARTLY, FAILS, UNKNOWN = "holds", "holds in part", "does not hold", "not measured yet"
-OUTCOMES = (HOLDS, PARTLY, FAILS, UNKNOWN)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What became of a claim: one of the four outcomes above, and the figures that say so."""
-
-    outcome: str
-    why: str
-
-
-class Evidence:
-    """Stored benchmark results, and machine code compiled on demand."""
-
-    def __init__(self, stored: dict[str, Any]) -> None:
-        self._benchmarks = stored["benchmarks"]
-        self.gpu: str = stored["machine_info"]["gpu"]
-        self.date: str = stored["datetime"][:10]
-
-    def seconds(self, version: str) -> float | None:
-        """Median time of a version on the cube of `SIZE`; None if it is not stored."""
-        for found in self._benchmarks:
-            extra = found["extra_info"]
-            if (found["group"], extra.get("version"), extra.get("m")) == ("ladder", version, SIZE):
-                return float(found["stats"]["median"])
-        return None
-
-    def cublas_seconds(self) -> float | None:
-        """Median time of cuBLAS in the same rounds as the fastest version."""
-        found = [
-            float(each["extra_info"]["baseline_seconds"])
-            for each in self._benchmarks
-            if each["group"] == "ladder" and each["extra_info"]["m"] == SIZE
-        ]
-        return min(found, default=None)
-
-    def against_baseline(self, group: str, candidate: str) -> dict[str, float]:
-        """Shape → how many times as fast as its baseline a candidate of a group is."""
-        return {
-            "×".join(str(each["extra_info"][size]) for size in "mnk"): float(each["extra_info"]["vs_baseline"])
-            for each in self._benchmarks
-            if each["group"] == group and each["extra_info"].get("candidate") == candidate
-        }
-
-    def pipeline(self) -> dict[tuple[int, int], float]:
-        """(BK, S) → seconds of rung 5."""
-        return {
-            (each["extra_info"]["bk"], each["extra_info"]["stages"]): float(each["stats"]["median"])
-            for each in self._benchmarks
-            if each["group"] == "pipeline"
-        }
-
-    @property
-    def device(self) -> hardware.Hardware:
-        """The model of what was measured on; a ValueError if there is none."""
-        return hardware.find(self.gpu.removeprefix("NVIDIA "))
 
 
 @cache
 def code(version: str, tile: Tile | None = None) -> Inspection:
     """A version's machine code for sm_90."""
     return inspect_version(version, arch="sm_90", tile=tile)
-
-
-Judge = Callable[[Evidence], Verdict]
 
 
 @dataclass(frozen=True)
@@ -116,26 +63,11 @@ class Claim:
 # Rules -----------------------------------------------------------------------------------------------------
 
 
-def outcome(conditions: Iterable[bool]) -> str:
-    """Whether all of them hold, some, or none."""
-    found = list(conditions)
-    return HOLDS if all(found) else PARTLY if any(found) else FAILS
-
-
 def by_tests(*places: str) -> Judge:
     """Decided by tests of this project, named as file::function: a failure would stop a release."""
 
     def judge(_: Evidence) -> Verdict:
         return Verdict(HOLDS, "asserted by " + ", ".join(f"`{place}`" for place in places))
-
-    return judge
-
-
-def not_stored(what: str) -> Judge:
-    """Needs something that no benchmark stores."""
-
-    def judge(_: Evidence) -> Verdict:
-        return Verdict(UNKNOWN, what)
 
     return judge
 
@@ -420,7 +352,7 @@ CLAIMS: tuple[Claim, ...] = (
         14,
         "Prefetching hides the latency of memory completely, fragments in pairs that of shared memory",
         "counters",
-        not_stored("needs shares of stalls: Long Scoreboard, Short Scoreboard"),
+        hidden_latencies,
     ),
     Claim(
         15,
@@ -463,10 +395,10 @@ CLAIMS: tuple[Claim, ...] = (
         22,
         "A quarter of the warps an SM can hold is enough, since a thread has independent FFMA",
         "benchmark",
-        not_stored("needs a sweep over occupancy"),
+        a_quarter_of_the_warps,
     ),
     Claim(23, "BK = 16 is faster than 8; the depth of the ring matters little", "benchmark", pipeline_sweep),
-    Claim(24, "The last, partial wave of blocks costs 5 %", "benchmark", not_stored("needs a sweep over M")),
+    Claim(24, "The last, partial wave of blocks costs 5 %", "benchmark", partial_wave),
     Claim(
         25,
         "Padding with zeros is exact, and nothing is read or written outside",
@@ -485,8 +417,14 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         27,
         "Split-K is faster than plain at M = 8; with atomics results vary, with a workspace not",
-        "benchmark",
-        not_stored("needs a benchmark at M = 8"),
+        "benchmark and tests",
+        every(
+            split_k_at_few_rows,
+            by_tests(
+                "test_stream_k.py::test_atomic_additions_change_from_run_to_run",
+                "test_split_k.py::test_parts_are_added_in_one_order",
+            ),
+        ),
     ),
     Claim(
         28,
@@ -498,7 +436,7 @@ CLAIMS: tuple[Claim, ...] = (
         29,
         "A product of one row runs at memory bandwidth, and takes the same time up to the ridge",
         "benchmark",
-        not_stored("needs a sweep over M"),
+        few_rows,
     ),
     Claim(
         30,
@@ -510,13 +448,13 @@ CLAIMS: tuple[Claim, ...] = (
         31,
         "Clearing the L2 between runs matters at 1024³ and not at 4096³",
         "benchmark",
-        not_stored("needs the same benchmark with a warm L2"),
+        clearing_the_l2,
     ),
     Claim(
         32,
         "The caches raise the intensity that naive has in memory far above 0.25",
         "counters",
-        not_stored("needs sectors read from device memory"),
+        intensity_in_memory,
     ),
     Claim(
         33,
@@ -549,18 +487,21 @@ What the source documents claim and can be tested, in order, with what decides i
 sm_90 and the pinned toolkit, models need no measurement, benchmarks are those that are stored. A rate or ratio that the
 sources state for another GPU is held against what the GPU here does, so that a claim may fail here and be
 right there. A ratio of times counts as the same within a factor of two, a gain of a few per cent if it is half to
-twice as large.
+twice as large. What a sweep or a counter has to show is said in
+[claims_of_sweeps.py](../numba_gemm/analysis/claims_of_sweeps.py).
 """
 
 
-def page(stored: dict[str, Any]) -> str:
+def page(stored: dict[str, Any], counters: dict[str, Any] | None = None) -> str:
     """The text of the page."""
-    evidence = Evidence(stored)
+    evidence = Evidence(stored, counters)
     verdicts = [(claim, claim.judge(evidence)) for claim in CLAIMS]
     counts = {outcome: sum(verdict.outcome == outcome for _, verdict in verdicts) for outcome in OUTCOMES}
     lines = [
         INTRODUCTION,
-        f"Measured: {evidence.gpu}, {evidence.date}, medians at {SIZE}³ with a cold L2. Of {len(CLAIMS)} claims: "
+        f"Measured: {evidence.gpu}, {evidence.date}, medians at {SIZE}³ with a cold L2"
+        + (f"; counted: {evidence.counters_date}" if evidence.counters_date else "")
+        + f". Of {len(CLAIMS)} claims: "
         + ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
         + ".",
         "",
@@ -576,7 +517,7 @@ def page(stored: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is stale."""
-    text = page(json.loads(RESULTS.read_text(encoding="utf-8")))
+    text = page(json.loads(RESULTS.read_text(encoding="utf-8")), stored_counters())
     complaint = f"{PAGE} is stale: run python -m numba_gemm.analysis.claims"
     return write_or_check(PAGE, text, arguments, complaint)
 

@@ -97,6 +97,12 @@ def _blocks_by_shared(shared_bytes: int, device: Hardware) -> int:
     return device.shared_bytes // round_up(shared_bytes + RESERVED_SHARED_BYTES, SHARED_UNIT)
 
 
+def filling_shared_bytes(blocks: int, device: Hardware) -> int:
+    """Shared memory, static and dynamic, with which `blocks` blocks fit an SM and leave no room for one more."""
+    require(1, blocks=blocks)
+    return device.shared_bytes // blocks // SHARED_UNIT * SHARED_UNIT - RESERVED_SHARED_BYTES
+
+
 def floor_blocks(threads: int, registers: int, shared_bytes: int, device: Hardware) -> int:
     """Blocks an SM by plain division, without granularity and reservation, as the source documents count them.
 
