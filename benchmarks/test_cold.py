@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping
 
 import pytest
-from conftest import Measurement, Target, clock
+from conftest import Measurement, Target, clock, stop_unless_timed
 
 from numba_gemm import Version, driver, ladder
 from numba_gemm.bench.cublas import Cublas
@@ -46,6 +46,7 @@ def test_cold_and_warm(measurement: Measurement, harness: Harness, version: Vers
     launches: dict[str, Launch] = {version.name: candidate, "cuBLAS": lambda: cublas.sgemm(*target.operands)}
     for name, launch in launches.items():
         target.verify(launch, name)
+    stop_unless_timed(measurement.benchmark)
     turns = ColdAndWarm(harness.timer, launches)
     turns.warm_up()
     measurement.rounds(turns, version.name, ROUNDS)
