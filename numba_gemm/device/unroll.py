@@ -1,7 +1,9 @@
 """Straight-line code for a loop whose body is too large for the compiler to unroll by itself.
 
-Numba has no unroll hint, and the optimiser leaves the K loop inside a tile alone. Here each step
-becomes a device function with its own constant `k`, joined pairwise so that inlining stays shallow.
+Numba has no unroll hint, and the optimiser leaves the K loop inside a tile alone. Here the loop is written out as
+Python source: one function with a call for each step, so that each has its own constant `k`. (A device function for
+each step makes the same machine code, but Numba takes as long for each as for a small kernel: over a third more
+compile time for rung 7.)
 """
 
 from __future__ import annotations
@@ -23,25 +25,9 @@ def unroll(step: Callable[..., None], count: int) -> Any:
                 step(np.uint32(k), *arguments)
 
         return loop
-    return _chain(step, 0, count)
 
-
-def _chain(step: Callable[..., None], first: int, end: int) -> Any:
-    if end - first == 1:
-        k = np.uint32(first)
-
-        @device_function
-        def leaf(*arguments):
-            step(k, *arguments)
-
-        return leaf
-
-    middle = (first + end) // 2
-    lower, upper = _chain(step, first, middle), _chain(step, middle, end)
-
-    @device_function
-    def node(*arguments):
-        lower(*arguments)
-        upper(*arguments)
-
-    return node
+    steps = [f"    step(k{k}, *arguments)" for k in range(count)]
+    names: dict[str, Any] = {f"k{k}": np.uint32(k) for k in range(count)}
+    names["step"] = step
+    exec("\n".join(["def loop(*arguments):", *steps]), names)
+    return device_function(names["loop"])
