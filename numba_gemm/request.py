@@ -13,7 +13,7 @@ import numpy as np
 from numba_gemm import driver, ladder, runtime
 from numba_gemm.arrange import arrange
 from numba_gemm.choose import choose
-from numba_gemm.device.epilogue import ACTIVATIONS, Epilogue, function_key, takes_position
+from numba_gemm.device.epilogue import ACTIVATIONS, Epilogue, snapshot
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand, contiguous, overlap, overlaps_itself
 from numba_gemm.tile import Tile
@@ -74,8 +74,7 @@ def epilogue_of(bias: bool, activation: Any, function: Any) -> Epilogue:
             f"epilogue is {function!r}, of type {type(function).__name__}; it must be a Python function f(x) "
             "or f(x, row, col)"
         )
-    takes_position(function)
-    return Epilogue(bias, activation, function_key(function), function)
+    return Epilogue(bias, activation, *snapshot(function))
 
 
 @cache
