@@ -237,8 +237,12 @@ def plan(
     device = runtime.current_device()
     shape = request.Shape(m, n, k, batch)
     of_a, of_b = shape.of_a(trans_a), shape.of_b(trans_b)
-    stand_ins = contiguous("a", batched(of_a, batch)), contiguous("b", batched(of_b, batch)), None
-    picked = request.choice(requested, tile, device, stand_ins, shape, bool(trans_a), bool(trans_b))
+    stand_ins = (
+        contiguous("a", batched(of_a, batch)),
+        contiguous("b", batched(of_b, batch)),
+        contiguous("c", shape.of_c),
+    )
+    picked = request.choice(requested, tile, device, stand_ins, bool(trans_a), bool(trans_b))
     chosen = picked.version
     given = request.arguments_given(
         batch=batch,
