@@ -10,7 +10,8 @@ from numba import cuda
 
 from numba_gemm import blas, driver, ladder, request, runtime
 from numba_gemm.arrange import arrange
-from numba_gemm.operands import as_operand, wait_for_producers
+from numba_gemm.operands import Operand, as_operand, wait_for_producers
+from numba_gemm.repeat import repeat_of
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
 from numba_gemm.tuning import database
@@ -76,31 +77,40 @@ def sgemm(
     requested = None if version == "auto" else ladder.find(version)
     handle = stream_handle(stream)
 
-    matrix_a, matrix_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
-    matrix_c = None if c is None else as_operand(c, "c", handle)
-    vector = None if bias is None else as_operand(bias, "bias", handle)
-
     # What "auto" stands for may change when this process has tuned.
     options = (requested.name if requested else database.revision(), finish, tile, trans_a, trans_b)
-    if matrix_c is not None:
-        # A layout that this thread has launched before needs no second look, only the places in memory do.
-        known = _products.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
-        if known is not None and known.may_launch(matrix_a, matrix_b, matrix_c, vector):
-            with runtime.on_device(matrix_c.device or 0):
-                known.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
+    if bias is None and c is not None:
+        repeat = _products.get_repeat(a, b, c, options)
+        if repeat is not None and repeat(a, b, c, alpha, beta, handle):
             return c
 
+    matrix_a, matrix_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
+    vector = None if bias is None else as_operand(bias, "bias", handle)
+    if c is None:
+        if beta != 0:
+            raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
+        c = _new_output(matrix_a, matrix_b, vector, trans_a, trans_b)
+    matrix_c = as_operand(c, "c", handle)
+
+    # A layout that this thread has launched before needs no second look, only the places in memory do.
+    known = _products.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
+    if known is not None and known.may_launch(matrix_a, matrix_b, matrix_c, vector):
+        with runtime.on_device(matrix_c.device or 0):
+            known.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
+        if vector is None:
+            repeat = repeat_of(known, (a, b, c), (matrix_a, matrix_b, matrix_c))
+            if repeat is not None:
+                _products.add_repeat(a, b, c, options, repeat)
+        return c
+
     shape = request.shape_of(matrix_a, matrix_b, trans_a, trans_b)
-    if matrix_c is not None:
-        request.check_output(matrix_c, matrix_a, matrix_b, shape)
-    elif beta != 0:
-        raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
+    request.check_output(matrix_c, matrix_a, matrix_b, shape)
     if vector is not None:
         request.check_bias(vector, shape.n, matrix_c)
     operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
     device = request.common_device(operands)
 
-    picked = request.choice(requested, tile, device, (matrix_a, matrix_b, matrix_c), shape, trans_a, trans_b)
+    picked = request.choice(requested, tile, device, (matrix_a, matrix_b, matrix_c), trans_a, trans_b)
     chosen = picked.version
     given = request.arguments_given(
         alpha=alpha,
@@ -118,9 +128,6 @@ def sgemm(
         request.check_whole(chosen, used_tile, matrix_a, matrix_b, matrix_c)
 
     with runtime.on_device(device):
-        if matrix_c is None:
-            c = cuda.device_array(shape.of_c, np.float32)
-            matrix_c = as_operand(c, "c", handle)
         if chosen.takes_variants:
             arrangement = arrange(
                 *(request.shared_matrix(matrix_a), request.shared_matrix(matrix_b), matrix_c),
@@ -137,3 +144,15 @@ def sgemm(
             wait_for_producers(operands, handle)
             driver.multiply(chosen, used_tile, matrix_a, matrix_b, matrix_c, handle)
     return c
+
+
+def _new_output(a: Operand, b: Operand, bias: Operand | None, trans_a: bool, trans_b: bool) -> Any:
+    """A new array for their product, on the device that they are on.
+
+    Raises:
+        ValueError: for shapes that do not fit, or operands on different devices.
+    """
+    shape = request.shape_of(a, b, trans_a, trans_b)
+    device = request.common_device([operand for operand in (a, b, bias) if operand is not None])
+    with runtime.on_device(device):
+        return cuda.device_array(shape.of_c, np.float32)

@@ -168,7 +168,7 @@ _NOWHERE = Workspace(0, 0)
 class Product:
     """The launches of one arrangement, for operands that may lie elsewhere at each call. For one thread."""
 
-    __slots__ = ("_alpha", "_beta", "_empty", "_launches", "_swapped")
+    __slots__ = ("_empty", "_launches", "_swapped", "alpha", "beta")
 
     def __init__(
         self,
@@ -180,7 +180,8 @@ class Product:
         alpha: float,
         beta: float,
     ) -> None:
-        self._alpha, self._beta = alpha, beta
+        #: Those of the last launch.
+        self.alpha, self.beta = alpha, beta
         self._swapped = arrangement.transposed
         self._empty = arrangement.k == 0 or alpha == 0
         launches = prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0, place=_NOWHERE)
@@ -201,18 +202,19 @@ class Product:
             a, b = b, a
         if self._empty:  # as in `prepare`
             alpha = 0.0
+        if alpha != self.alpha or beta != self.beta:
+            for prepared in self.launches:
+                prepared.set_float(_ALPHA, alpha)
+                prepared.set_float(_BETA, beta)
+            self.alpha, self.beta = alpha, beta
         for prepared, a_offset, b_offset, c_offset in self._launches:
             prepared.set_pointer(_A, a + a_offset)
             prepared.set_pointer(_B, b + b_offset)
             prepared.set_pointer(_C, c + c_offset)
             if bias is not None:
                 prepared.set_pointer(_BIAS, bias)
-            if alpha != self._alpha or beta != self._beta:
-                prepared.set_float(_ALPHA, alpha)
-                prepared.set_float(_BETA, beta)
             prepared.stream = stream
             prepared()
-        self._alpha, self._beta = alpha, beta
 
     def direct(self) -> Callable[[int, int, int, int], None]:
         """The same as a function of the addresses of A, B and C, and the stream; with the scalars of the last call."""
@@ -221,7 +223,7 @@ class Product:
         return self._with_last_scalars
 
     def _with_last_scalars(self, a: int, b: int, c: int, stream: int) -> None:
-        self(a, b, c, None, self._alpha, self._beta, stream)
+        self(a, b, c, None, self.alpha, self.beta, stream)
 
 
 class ProductWithWorkspace(Product):
@@ -313,10 +315,12 @@ def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
 class Admitted:
     """A product whose layout has been checked: what is left to check at a call is where its operands lie."""
 
-    __slots__ = ("_span_a", "_span_b", "_span_bias", "_span_c", "product")
+    __slots__ = ("_span_a", "_span_b", "_span_bias", "_span_c", "product", "repeat")
 
     def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         self.product = product
+        #: A shorter way to launch it, see `numba_gemm.repeat`.
+        self.repeat: Callable[..., bool] | None = None
         self._span_a, self._span_b, self._span_c = a.span, b.span, c.span
         self._span_bias = bias.span if bias is not None else (0, 0)
 
@@ -363,6 +367,7 @@ class Products(threading.local):
 
     def __init__(self) -> None:
         self._admitted: dict[Layout, Admitted] = {}
+        self._repeats: dict[tuple[Any, ...], Callable[..., bool]] = {}
         #: Those of this thread; a plan has its own.
         self.workspaces = Workspaces()
 
@@ -372,4 +377,15 @@ class Products(threading.local):
     def add(self, layout: Layout, admitted: Admitted) -> None:
         if len(self._admitted) >= self._MOST:
             self._admitted.clear()
+            self._repeats.clear()
         self._admitted[layout] = admitted
+
+    def get_repeat(self, a: Any, b: Any, c: Any, options: Any) -> Callable[..., bool] | None:
+        """What repeats the last product of such tensors that went a longer way: of these shapes, with these options."""
+        try:
+            return self._repeats.get((a.shape, b.shape, c.shape, options))
+        except (AttributeError, TypeError, RuntimeError):  # no array, or one without a plain shape
+            return None
+
+    def add_repeat(self, a: Any, b: Any, c: Any, options: Any, repeat: Callable[..., bool]) -> None:
+        self._repeats[a.shape, b.shape, c.shape, options] = repeat

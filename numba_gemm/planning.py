@@ -11,7 +11,7 @@ from numba_gemm.arrange import arrange
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.operands import Operand, as_operand, contiguous, wait_for_producers
-from numba_gemm.repeat import Repeat, repeat_with_tensors
+from numba_gemm.repeat import Repeat, repeat_of
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import LaunchConfig, Tile
 from numba_gemm.variant import Variant
@@ -92,7 +92,6 @@ class Plan:
         handle = 0 if stream is None else stream_handle(stream)
         if bias is None and self._repeat is not None and self._repeat(a, b, c, alpha, beta, handle):
             return c
-        self._repeat = None  # what it repeats will not be the last call any more
         alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
         matrix_a, matrix_b, matrix_c = (
             as_operand(a, "a", handle),
@@ -111,9 +110,7 @@ class Plan:
                 admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
                 admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
                 if vector is None:
-                    self._repeat = repeat_with_tensors(
-                        (a, b, c), (matrix_a, matrix_b, matrix_c), admitted, (alpha, beta)
-                    )
+                    self._repeat = repeat_of(admitted, (a, b, c), (matrix_a, matrix_b, matrix_c))
         return c
 
     def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Admitted:
@@ -237,8 +234,12 @@ def plan(
     device = runtime.current_device()
     shape = request.Shape(m, n, k, batch)
     of_a, of_b = shape.of_a(trans_a), shape.of_b(trans_b)
-    stand_ins = contiguous("a", batched(of_a, batch)), contiguous("b", batched(of_b, batch)), None
-    picked = request.choice(requested, tile, device, stand_ins, shape, bool(trans_a), bool(trans_b))
+    stand_ins = (
+        contiguous("a", batched(of_a, batch)),
+        contiguous("b", batched(of_b, batch)),
+        contiguous("c", shape.of_c),
+    )
+    picked = request.choice(requested, tile, device, stand_ins, bool(trans_a), bool(trans_b))
     chosen = picked.version
     given = request.arguments_given(
         batch=batch,

@@ -1,8 +1,8 @@
-"""The last call of a plan once more, with PyTorch tensors that lie elsewhere: the shortest way to the driver.
+"""A product once more, with PyTorch tensors that lie elsewhere: the shortest way to the driver.
 
-An inner loop calls a plan with tensors that differ from the last ones in nothing but where they lie. Each question that
-is asked of a tensor costs about 0.1 µs and `cuLaunchKernel` itself nearly 5, so exactly what keeps memory safe is asked
-here, in one function whose facts are all local to it.
+An inner loop calls a plan, or `sgemm`, with tensors that differ from the last ones in nothing but where they lie. Each
+question that is asked of a tensor costs about 0.1 µs and `cuLaunchKernel` itself nearly 5, so exactly what keeps memory
+safe is asked here, in one function whose facts are all local to it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,24 @@ from typing import Any
 
 from numba_gemm import blas
 from numba_gemm.operands import Operand
+from numba_gemm.tile import FLOAT_BYTES
 
 #: (a, b, c, alpha, beta, stream): whether it was launched. False: nothing was done, look closely.
 Repeat = Callable[[Any, Any, Any, float, float, int], bool]
 
 
-def repeat_with_tensors(
-    tensors: tuple[Any, Any, Any],
-    operands: tuple[Operand, Operand, Operand],
-    admitted: blas.Admitted,
-    scalars: tuple[float, float],
+def repeat_of(
+    admitted: blas.Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
 ) -> Repeat | None:
-    """What repeats a call that has just been launched with these; None unless all three are plain tensors.
+    """What repeats a product that has just been launched with these; None unless all three are plain tensors."""
+    if admitted.repeat is None:
+        admitted.repeat = _repeat_with_tensors(admitted, tensors, operands)
+    return admitted.repeat
 
-    Good until the product is called in another way: it keeps the scalars of its last call.
-    """
+
+def _repeat_with_tensors(
+    admitted: blas.Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
+) -> Repeat | None:
     torch: Any = sys.modules.get("torch")
     if torch is None or any(type(tensor) is not torch.Tensor for tensor in tensors):
         return None
@@ -41,7 +44,7 @@ def repeat_with_tensors(
     float32, stream_of, current_device = torch.float32, torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
     aligned = blas.alignments(*(operand.pointer for operand in operands))
     alignments, apart = blas.alignments, admitted.apart
-    launch, (last_alpha, last_beta) = admitted.product.direct(), scalars
+    product, launch = admitted.product, admitted.product.direct()
 
     def repeat(a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
         try:
@@ -65,11 +68,12 @@ def repeat_with_tensors(
         if (
             type(alpha) is not float
             or type(beta) is not float
-            or alpha != last_alpha
-            or beta != last_beta
+            or alpha != product.alpha
+            or beta != product.beta
             or stream_of(device) != stream
             or current_device() != device
             or alignments(at_a, at_b, at_c) != aligned
+            or (at_a | at_b | at_c) % FLOAT_BYTES
             or not apart(at_a, at_b, at_c)
         ):
             return False

@@ -65,7 +65,8 @@ def tensors(torch, rng):
     """A, B and C of PyTorch. They have been multiplied before, and C is full of NaN."""
     a, b = (torch.as_tensor(values, device="cuda") for values in numbers(rng))
     c = torch.empty((M, N), device="cuda")
-    sgemm(a, b, c)
+    for _ in range(2):  # from then on by the shortest way
+        sgemm(a, b, c)
     return a, b, c.fill_(float("nan"))
 
 

@@ -2,18 +2,17 @@
 
 import functools
 import math
-import types
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from cases import GENERAL_TILES
+from functions import FUNCTIONS, by_closure, by_module_in_closure, made, module, times
 from numba import cuda
 from products import Product, column_major
 from refusal import refused
 
-from numba_gemm import VERSIONS, Version, sgemm
-from numba_gemm.device.epilogue import function_key
+from numba_gemm import VERSIONS, Version, plan, sgemm
 
 pytestmark = pytest.mark.device
 
@@ -21,83 +20,6 @@ GENERAL = pytest.mark.parametrize(("version", "tile"), GENERAL_TILES)
 SMALL = pytest.mark.parametrize("version", [v for v in VERSIONS if v.takes_everything], ids=lambda v: v.name)
 
 
-def made(source, **names):
-    """The function `f` of a source text that uses these globals."""
-    exec(source, names)
-    return names["f"]
-
-
-def module(**attributes):
-    found = types.ModuleType("settings")
-    vars(found).update(attributes)
-    return found
-
-
-def times(factor):
-    return made(f"def f(x): return x * {factor}.0")
-
-
-def by_closure(value):
-    def f(x):
-        return x * value
-
-    return f
-
-
-def by_module_in_closure(settings):
-    def f(x):
-        return x * settings.SCALE
-
-    return f
-
-
-def by_functions(*functions):
-    one, two, three = functions
-    return lambda x: one(x) * two(x) * three(x) / (6 * x * x)
-
-
-def for_gpu(source, **names):
-    """A function that others may call in a kernel."""
-    return cuda.jit(device=True)(made(source, **names))
-
-
-def gpu_times(factor):
-    return cuda.jit(device=True)(times(factor))
-
-
-def by_two_of_a_kind(factor):
-    two, three = gpu_times(2), gpu_times(3)
-    # The key sees `one`, `three` and `two`, in this order: the last one is known by then.
-    return by_functions(two, {2: two, 3: three}[factor], three)
-
-
-def by_one_module_in_two_functions(factor):
-    settings = module(ONE=1, SCALE=factor)
-    helper = for_gpu("def f(x): return x * settings.SCALE", settings=settings)
-    return made("def f(x): return settings.ONE * helper(x)", settings=settings, helper=helper)
-
-
-#: From a factor to a function that multiplies by it; two of them differ in one thing only.
-FUNCTIONS = {
-    "constant": times,
-    "closure": by_closure,
-    "default": lambda n: made(f"def f(x, scale={n}.0): return x * scale"),
-    "global": lambda n: made("def f(x): return x * SCALE", SCALE=n),
-    "global tuple": lambda n: made("def f(x): return x * SCALES[1]", SCALES=(5, n)),
-    "global array": lambda n: made("def f(x): return x * SCALES[1]", SCALES=np.array([5, n], np.float32)),
-    "helper": lambda n: made("def f(x): return g(x)", g=gpu_times(n)),
-    "helper of a helper": lambda n: made("def f(x): return g(x)", g=for_gpu("def f(x): return h(x)", h=gpu_times(n))),
-    "global of a helper": lambda n: made("def f(x): return g(x)", g=for_gpu("def f(x): return x * S", S=n)),
-    "helper in a closure": lambda n: by_functions(gpu_times(n), gpu_times(2), gpu_times(3)),
-    "which helper": by_two_of_a_kind,
-    "attribute of a module": lambda n: made("def f(x): return x * settings.S", settings=module(S=n)),
-    "attribute of a module in a closure": lambda n: by_module_in_closure(module(SCALE=n)),
-    "attribute of a module in a module": lambda n: made("def f(x): return x * a.b.S", a=module(b=module(S=n))),
-    "another attribute in a helper": by_one_module_in_two_functions,
-    "function of a module": lambda n: made("def f(x): return settings.g(x)", settings=module(g=gpu_times(n))),
-    "function for the GPU": gpu_times,
-    "arguments": lambda n: made(f"def f(x, row, col): return x + {['row', 'col'][n - 2]}"),
-}
 EACH = pytest.mark.parametrize("make", FUNCTIONS.values(), ids=FUNCTIONS)
 
 
@@ -106,16 +28,6 @@ def result(version, epilogue):
     a, b = np.ones((3, 1), np.float32), np.full((1, 4), 6, np.float32)
     options = {"version": version.name, "tile": version.small_tile}
     return float(sgemm(cuda.to_device(a), cuda.to_device(b), epilogue=epilogue, **options).copy_to_host()[2, 3])
-
-
-@EACH
-def test_other_code_has_another_key(make):
-    assert function_key(make(2)) != function_key(make(3))
-
-
-@EACH
-def test_equal_code_has_an_equal_key(make):
-    assert function_key(make(2)) == function_key(make(2))
 
 
 @SMALL
@@ -138,6 +50,19 @@ def test_what_a_function_uses_changes_under_it(version):
 
 
 @SMALL
+def test_a_kernel_stays_as_it_was_when_its_function_changes(version):
+    # The kernel of the first function is that of the second, too.
+    first, second = (made("def f(x): return x * SCALE", SCALE=13) for _ in range(2))
+    planned = plan(3, 4, 1, epilogue=first, version=version.name, tile=version.small_tile)
+    assert result(version, first) == 78
+    first.__globals__["SCALE"] = 14
+    assert [result(version, f) for f in (first, second)] == [84, 78]
+    c = cuda.to_device(np.zeros((3, 4), np.float32))
+    planned(cuda.to_device(np.ones((3, 1), np.float32)), cuda.to_device(np.full((1, 4), 6, np.float32)), c)
+    assert (c.copy_to_host() == 78).all()
+
+
+@SMALL
 def test_equal_code_is_compiled_once(version, monkeypatch):
     kernels = []
     make_kernel = Version.make_kernel
@@ -148,40 +73,6 @@ def test_equal_code_is_compiled_once(version, monkeypatch):
     assert len(kernels) == before
     assert result(version, times(7)) == 42
     assert len(kernels) == before + 1
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-def test_plain_helpers_count(depth):
-    # Numba does not compile these; the simulator runs them.
-    keys = []
-    for factor in (2, 3):
-        helper = times(factor)
-        for _ in range(depth):
-            helper = made("def f(x): return g(x)", g=helper)
-        keys.append(function_key(helper))
-    assert keys[0] != keys[1]
-
-
-@pytest.mark.gpu
-def test_options_of_a_function_for_the_gpu_count():
-    exact, fast = (cuda.jit(device=True, fastmath=fast)(times(2)) for fast in (False, True))
-    assert function_key(exact) != function_key(fast)
-
-
-def test_keyword_defaults_count():
-    # Numba compiles no such function; the simulator would.
-    keys = {function_key(made(f"def f(x, *, scale={factor}): return x * scale")) for factor in (2, 3)}
-    assert len(keys) == 2
-
-
-def test_keys_of_functions_that_call_themselves():
-    source = "def f(x): return x if x < {0} else f(x - {0})"
-    keys = [function_key(made(source.format(step))) for step in (1, 2, 1)]
-    assert keys[0] == keys[2] != keys[1]
-
-
-def test_the_name_and_the_place_of_a_function_do_not_count():
-    assert function_key(made("\n\n\ndef f(x): return x * 2.0")) == function_key(times(2))
 
 
 # What a function gets ----------------------------------------------------------------------------------------
@@ -219,6 +110,13 @@ def test_functions_that_decide_or_call(version, tile, by_columns, rng):
 @pytest.mark.parametrize("function", [abs, math.fabs])
 def test_functions_of_python(version, function):
     assert result(version, function) == 6
+
+
+@SMALL
+def test_functions_of_cuda(version):
+    for factor in (2, 3):  # two functions: the simulator has to find `cuda` in the globals of each
+        function = made(f"def f(x): return cuda.fma(x, {factor}.0, 1.0) + cuda.blockDim.z", cuda=cuda)
+        assert result(version, function) == 6 * factor + 2
 
 
 @SMALL

@@ -7,7 +7,7 @@ from checks import assert_exact, units, wide_integers
 from guarded import LAYOUTS, DeviceView, Guarded, bits, pointer_of
 from numba import cuda
 
-from numba_gemm import VERSIONS, Tile, runtime, sgemm
+from numba_gemm import VERSIONS, Tile, request, runtime, sgemm
 
 pytestmark = pytest.mark.device
 
@@ -99,6 +99,16 @@ def test_a_new_array_is_returned_without_c(version, tile, rng):
     assert type(c) is type(cuda.to_device(a))
     assert c.dtype == np.float32
     assert_exact(c.copy_to_host(), a, b)
+
+
+def test_a_second_product_without_c_is_launched_like_the_first(monkeypatch, rng):
+    sgemm(*(cuda.to_device(np.ones(shape, np.float32)) for shape in ((13, 7), (7, 11))))
+    monkeypatch.setattr(request, "choice", lambda *_: pytest.fail("it was chosen again"))
+    a, b = wide_integers(rng, 13, 7), units(rng, 7, 11)
+    first, second = (sgemm(cuda.to_device(a), cuda.to_device(b)) for _ in range(2))
+    assert pointer_of(first) != pointer_of(second)
+    for c in (first, second):
+        assert_exact(c.copy_to_host(), a, b)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 5, 3), (5, 0, 3), (5, 3, 0), (0, 0, 0)])

@@ -3,12 +3,11 @@
     x = alpha · sum + beta · C + bias,  then activation,  then epilogue
 
 `make_epilogue` puts together one device function for a kernel. Functions of a user are device functions
-like any other: compiled into the kernel, and part of its key, see `function_key`.
+like any other: compiled into the kernel, and part of its key, see `user_function`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import math
 import types
@@ -21,6 +20,7 @@ from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
 from numba_gemm.device.target import SIMULATOR, device_function
+from numba_gemm.device.user_function import copy_of, function_key, plain
 
 _SQRT_HALF = np.float32(math.sqrt(0.5))
 _TWO_SQRT_2_OVER_PI = np.float32(2 * math.sqrt(2 / math.pi))
@@ -70,7 +70,7 @@ class Epilogue:
 
     bias: bool = False
     activation: str | None = None
-    #: Key of the user's function, see `function_key`; the function itself is no part of the comparison.
+    #: Key of the user's function, and the copy of it that the key is of; the copy is no part of the comparison.
     key: str | None = None
     function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
     #: Whether the kernel computes the transpose of what the user sees: rows are the user's columns.
@@ -136,9 +136,9 @@ def takes_position(function: Callable[..., Any]) -> bool:
     Raises:
         TypeError: if it takes neither one nor three arguments.
     """
-    plain = _plain(function)
+    python = plain(function)
     try:
-        signature = inspect.signature(plain)
+        signature = inspect.signature(python)
     except (TypeError, ValueError) as error:
         raise TypeError(f"epilogue {function!r} has no signature that can be read; pass a Python function") from error
     for count in (1, 3):
@@ -147,7 +147,27 @@ def takes_position(function: Callable[..., Any]) -> bool:
         except TypeError:
             continue
         return count == 3
-    raise TypeError(f"epilogue {plain.__name__}{signature} must take (x) or (x, row, col)")
+    raise TypeError(f"epilogue {python.__name__}{signature} must take (x) or (x, row, col)")
+
+
+#: The copy of the function of each key: what kernels were, and will be, made from.
+_copies: dict[str, Callable[..., Any]] = {}
+
+
+def snapshot(function: Callable[..., Any]) -> tuple[str, Callable[..., Any]]:
+    """The key of a function as it is now, and the copy that kernels are made from: of it, or of one with the same key.
+
+    Raises:
+        TypeError: for a function that takes other arguments, or holds what a kernel cannot.
+    """
+    key = function_key(function)
+    known = _copies.get(key)
+    if known is None:
+        takes_position(function)
+        copy = copy_of(function)
+        key = function_key(copy)  # another thread may have changed the function since
+        known = _copies.setdefault(key, copy)
+    return key, known
 
 
 def require_compilable(function: Callable[..., Any]) -> None:
@@ -169,93 +189,3 @@ def require_compilable(function: Callable[..., Any]) -> None:
             "A function that it calls has to be one of Python or NumPy that Numba knows, or given to "
             "numba.cuda.jit(device=True)"
         ) from error
-
-
-def _plain(function: Any) -> Any:
-    """The Python function in one that was already given to Numba."""
-    if SIMULATOR and type(function).__module__.startswith("numba.cuda.simulator"):
-        return function.fn
-    return getattr(function, "py_func", function)
-
-
-#: Modules whose contents do not change between two calls.
-_FIXED_MODULES = frozenset({"math", "cmath", "operator", "numpy", "numba", "numba.cuda"})
-
-
-def function_key(function: Callable[..., Any]) -> str:
-    """A digest of all that decides what a function compiles to.
-
-    That is its bytecode and constants, the values of its closure and defaults, and those of the globals
-    that it names, functions among them in the same way. Two functions with the same key are the same code.
-
-    Raises:
-        TypeError: for a value that has no reliable description.
-    """
-    digest = hashlib.sha256()
-    for part in _describe(function, (), {}):
-        digest.update(part.encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _describe(value: Any, names: tuple[str, ...], seen: dict[Any, int]) -> list[str]:
-    """A value as text. `names` are those that the code around it uses: what it may look up in a module."""
-    options = getattr(value, "targetoptions", None)
-    if options is not None:  # a function already given to Numba
-        return ["jit", repr(options.get("fastmath")), *_describe(_plain(value), names, seen)]
-    value = _plain(value)
-    if isinstance(value, types.FunctionType | types.ModuleType):
-        place = (id(value), names if isinstance(value, types.ModuleType) else ())
-        if place in seen:  # recursion, or a second use
-            return [f"again {seen[place]}"]
-        seen[place] = len(seen)
-    if isinstance(value, types.FunctionType):
-        names = tuple(_names(value.__code__))
-        parts = ["function"]
-        for part in (value.__code__, value.__defaults__, value.__kwdefaults__ and (*value.__kwdefaults__.items(),)):
-            parts += _describe(part, names, seen)
-        for cell in value.__closure__ or ():
-            parts += _describe(cell.cell_contents, names, seen)
-        for name in names:
-            if name in value.__globals__:
-                parts += [name, *_describe(value.__globals__[name], names, seen)]
-        return parts
-    if isinstance(value, types.ModuleType):
-        parts = ["module", value.__name__]
-        if value.__name__ not in _FIXED_MODULES:
-            for name in names:  # `settings.SCALE`: the attribute's value is compiled in
-                if hasattr(value, name):
-                    parts += [name, *_describe(getattr(value, name), names, seen)]
-        return parts
-    if isinstance(value, types.CodeType):
-        parts = ["code", value.co_code.hex(), *value.co_names, *value.co_varnames]
-        for constant in value.co_consts:
-            parts += _describe(constant, names, seen)
-        return parts
-    if isinstance(value, tuple | list):
-        fields = getattr(value, "_fields", ())
-        items = [part for item in value for part in _describe(item, names, seen)]
-        return [type(value).__name__, str(len(value)), *fields, *items]
-    if isinstance(value, types.BuiltinFunctionType | np.ufunc) or (
-        isinstance(value, type) and value.__module__ in ("builtins", "numpy")
-    ):
-        return ["named", f"{value.__module__ if hasattr(value, '__module__') else ''}.{value.__name__}"]
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return ["array", str(value.dtype), str(value.shape), hashlib.sha256(value.tobytes()).hexdigest()]
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic | frozenset):
-        return [type(value).__name__, repr(value)]
-    if type(value).__module__.startswith(("numba.", "numba_cuda.")):  # types such as float32
-        return ["numba", repr(value)]
-    raise TypeError(
-        f"the epilogue uses {value!r}, of type {type(value).__name__}, from its closure or globals; "
-        "a kernel can hold numbers, strings, tuples, arrays and functions"
-    )
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Global names and attributes in a function and in those that it defines."""
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names += _names(constant)
-    return names

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-#: A device function of each module that has one, by the module's name.
-_device_functions: dict[str, Callable[..., Any]] = {}
+#: A device function for each dictionary of globals that has one, by the dictionary's id.
+_device_functions: dict[int, Callable[..., Any]] = {}
 
 
 def register(function: Callable[..., Any]) -> None:
     """Kernels of other modules call this function: its `cuda` is theirs."""
-    _device_functions.setdefault(function.__module__, function)
+    _device_functions.setdefault(id(function.__globals__), function)
 
 
 def install() -> None:
@@ -52,7 +52,7 @@ def install() -> None:
     @contextmanager
     def swapped_everywhere(function: Callable[..., Any], simulated: Any) -> Iterator[None]:
         with ExitStack() as modules:
-            for one in {**_device_functions, function.__module__: function}.values():
+            for one in {**_device_functions, id(function.__globals__): function}.values():
                 modules.enter_context(swapped(one, simulated))
             yield
 

@@ -1,0 +1,273 @@
+"""The shortest way of `sgemm` and `plan` to a launch, for PyTorch's tensors: what may take it, and what may not.
+
+In the simulator, with stand-ins for tensors, since there are none in host memory that a kernel may have.
+"""
+
+import sys
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from checks import assert_same, small_integers
+
+from numba_gemm import VERSIONS, api, blas, plan, planning, sgemm
+
+pytestmark = pytest.mark.simulator
+
+GENERAL = [version for version in VERSIONS if version.takes_everything]
+M, N, K = 8, 12, 4
+
+
+def small_tile(name):
+    return next(version.small_tile for version in GENERAL if version.name == name)
+
+
+class Tensor:
+    """A matrix in the simulator's device memory, and what is asked of a tensor."""
+
+    def __init__(self, array, **different):
+        self.array = array
+        self.dtype, self.layout = torch.float32, torch.strided
+        self.is_cuda, self.requires_grad = True, False
+        self.negated, self.index, self.address = False, 0, array.ctypes.data
+        vars(self).update(different)
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    def stride(self):
+        return tuple(stride // 4 for stride in self.array.strides)
+
+    def get_device(self):
+        return self.index
+
+    def is_neg(self):
+        return self.negated
+
+    def data_ptr(self):
+        return self.address
+
+
+#: PyTorch's current stream and device.
+current = SimpleNamespace(stream=0, device=0)
+torch = SimpleNamespace(
+    float32="float32",
+    strided="strided",
+    Tensor=Tensor,
+    _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda _: current.stream, _cuda_getDevice=lambda: current.device),
+)
+
+
+@pytest.fixture(autouse=True)
+def pytorch(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setattr(api, "_products", blas.Products())
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The names of the operands that were looked at closely, in turn."""
+    names = []
+    for module in (api, planning):
+        read = module.as_operand
+        monkeypatch.setattr(module, "as_operand", lambda a, name, s, read=read: names.append(name) or read(a, name, s))
+    return names
+
+
+def aligned(array, shift=0):
+    """The same numbers at a multiple of 16 bytes, or so many floats after one."""
+    memory = np.empty(array.size + 8, np.float32)
+    start = -memory.ctypes.data % 16 // 4 + shift
+    found = memory[start : start + array.size].reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def operands(rng):
+    return [aligned(small_integers(rng, *shape)) for shape in ((M, K), (K, N), (M, N))]
+
+
+@pytest.fixture(params=["sgemm", "plan"])
+def call(request):
+    """`sgemm` or a plan, which has multiplied tensors often enough."""
+    options = {"version": "boundary", "tile": small_tile("boundary")}
+    found = partial(sgemm, **options) if request.param == "sgemm" else plan(M, N, K, **options)
+    warm_up(found)
+    return found
+
+
+def warm_up(call, **options):
+    for _ in range(2):
+        call(*map(Tensor, operands(np.random.default_rng(1))), **options)
+
+
+def test_shapes_in_turn(looked_at, rng):
+    shapes = ((4, 4, 4), (4, 4, 8), (4, 8, 4))
+    for turn in range(3):
+        for m, n, k in shapes:
+            a, b, c = (aligned(small_integers(rng, *shape)) for shape in ((m, k), (k, n), (m, n)))
+            looked_at.clear()
+            sgemm(Tensor(a), Tensor(b), Tensor(c), version="boundary", tile=small_tile("boundary"))
+            assert_same(c, a @ b)
+            assert bool(looked_at) == (turn < 2)
+
+
+@pytest.mark.parametrize(
+    ("planned", "version"),
+    [(False, "auto"), *((planned, version.name) for planned in (False, True) for version in GENERAL)],
+)
+def test_the_third_call_looks_at_nothing_closely(planned, version, looked_at, rng):
+    options = {"version": version} | ({} if version == "auto" else {"tile": small_tile(version)})
+    call = plan(M, N, K, **options) if planned else partial(sgemm, **options)
+    warm_up(call)
+    looked_at.clear()
+    for _ in range(2):
+        a, b, c = map(Tensor, operands(rng))
+        assert call(a, b, c) is c
+        assert_same(c.array, a.array @ b.array)
+    assert not looked_at
+
+
+def test_a_call_with_other_scalars_is_another_call(call, looked_at, rng):
+    looked_at.clear()
+    for alpha, beta, close in (
+        *((1.0, 0.0, False), (2.0, 0.0, True), (2.0, 0.0, False), (1.0, 0.0, True), (1.0, 0.0, False)),
+        *((1.0, 1.0, True), (1.0, 1.0, False), (0.0, 1.0, True), (0.0, 3.0, True), (0.0, 3.0, False)),
+    ):
+        a, b, c = operands(rng)
+        expected = alpha * (a @ b) + beta * c
+        call(Tensor(a), Tensor(b), Tensor(c), alpha=alpha, beta=beta)
+        assert_same(c, expected)
+        assert bool(looked_at) == close, f"alpha {alpha}, beta {beta}"
+        looked_at.clear()
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("different", "error"),
+    [
+        ({"dtype": "torch.float64"}, TypeError),
+        ({"requires_grad": True}, ValueError),
+        ({"negated": True}, TypeError),
+        ({"index": 1}, ValueError),
+        ({"is_cuda": False, "index": -1, "device": "cpu"}, TypeError),
+        ({"address": 4098}, ValueError),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_other_tensors_are_refused(call, which, different, error, rng):
+    tensors = [Tensor(array, **(different if at == which else {})) for at, array in enumerate(operands(rng))]
+    before = tensors[2].array.copy()
+    with pytest.raises(error):
+        call(*tensors)
+    assert_same(tensors[2].array, before)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_overlaps_are_refused(call, which, rng):
+    tensors = [*map(Tensor, operands(rng))]
+    tensors[which].address = tensors[2].address + 16
+    with pytest.raises(ValueError, match="overlaps"):
+        call(*tensors)
+
+
+def by_columns(array):
+    return aligned(array.T).T
+
+
+def pitched(array):
+    wide = aligned(np.pad(array, ((0, 0), (0, 3))))
+    return wide[:, : array.shape[1]]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("place", [by_columns, pitched, partial(aligned, shift=1)], ids=["columns", "pitch", "shift"])
+def test_other_layouts_are_looked_at(which, place, looked_at, rng):
+    call = partial(sgemm, version="boundary", tile=small_tile("boundary"))
+    warm_up(call)
+    for _ in range(2):
+        looked_at.clear()
+        arrays = operands(rng)
+        arrays[which] = place(arrays[which])
+        a, b, c = arrays
+        call(*map(Tensor, arrays))
+        assert_same(c, a @ b)
+        assert looked_at
+        warm_up(call)
+
+
+def test_other_streams_are_looked_at(call, looked_at, monkeypatch, rng):
+    looked_at.clear()
+    call(*map(Tensor, operands(rng)), stream=5)  # while PyTorch works on another one
+    assert looked_at
+    monkeypatch.setattr(current, "stream", 5)
+    looked_at.clear()
+    call(*map(Tensor, operands(rng)))
+    assert looked_at
+    looked_at.clear()
+    call(*map(Tensor, operands(rng)), stream=5)
+    assert not looked_at
+
+
+def test_another_current_device_is_looked_at(call, looked_at, monkeypatch, rng):
+    monkeypatch.setattr(current, "device", 1)
+    looked_at.clear()
+    call(*map(Tensor, operands(rng)))
+    assert looked_at
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trans_a": True},
+        {"trans_b": True},
+        {"activation": "relu"},
+        {"epilogue": abs},
+        {"version": "warp_tiled", "tile": small_tile("warp_tiled")},
+        {"version": "boundary", "tile": small_tile("boundary"), "bias": Tensor(aligned(np.ones((1, 4)))[0])},
+    ],
+    ids=lambda options: ", ".join(options),
+)
+def test_other_options_are_another_call(options, looked_at, rng):
+    plain, square = {"version": "boundary", "tile": small_tile("boundary")}, (4, 4)
+    for _ in range(2):
+        sgemm(*(Tensor(aligned(small_integers(rng, *square))) for _ in range(3)), **plain)
+    looked_at.clear()
+    a, b, c = (aligned(small_integers(rng, *square)) for _ in range(3))
+    sgemm(Tensor(a), Tensor(b), Tensor(c), **(plain | options))
+    assert looked_at
+    x = (a.T if "trans_a" in options else a) @ (b.T if "trans_b" in options else b)
+    x = np.maximum(x, 0) if "activation" in options else np.abs(x) if "epilogue" in options else x
+    assert_same(c, x + 1 if "bias" in options else x)
+    # And the plain call still is what it was.
+    sgemm(Tensor(a), Tensor(b), Tensor(c), **plain)
+    assert_same(c, a @ b)
+
+
+def test_wrong_options_are_refused_as_before(call, rng):
+    tensors = [*map(Tensor, operands(rng))]
+    for options in ({"alpha": 1 + 0j}, {"beta": "0"}, {"stream": "1"}):
+        with pytest.raises(TypeError):
+            call(*tensors, **options)
+    if call.__class__ is partial:
+        for options in ({"trans_a": 0}, {"version": 6.0}, {"tile": 16}, {"pad": 1}):
+            with pytest.raises(TypeError):
+                call(*tensors, **options)
+
+
+def test_a_call_after_one_that_failed(call, rng, monkeypatch):
+    # Its scalars were on their way to the kernel when the launch failed.
+    def fail(_):
+        raise RuntimeError("no launch")
+
+    arrays = operands(rng)
+    with monkeypatch.context() as broken:
+        broken.setattr("numba_gemm.launch.SimulatedLaunch.__call__", fail)
+        with pytest.raises(RuntimeError, match="no launch"):
+            call(*map(Tensor, arrays), alpha=3.0)
+    for alpha in (1.0, 3.0):
+        a, b, c = operands(rng)
+        call(Tensor(a), Tensor(b), Tensor(c), alpha=alpha)
+        assert_same(c, alpha * (a @ b))
