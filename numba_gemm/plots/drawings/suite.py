@@ -16,23 +16,25 @@ FULL = 2.0
 
 def draw(results: Results) -> Figure:
     """A row for each shape, a column for each version and state of the cache that was measured."""
-    measured = results.group("suite")
-    shapes = list(dict.fromkeys(_shape(result) for result in measured))
-    columns = list(dict.fromkeys(_column(result) for result in measured))
-    by = {(_shape(result), _column(result)): result for result in measured}
+    by = {
+        (_shape(result), column): factor
+        for result in results.group("suite")
+        for column, factor in _factors(result).items()
+    }
+    shapes, columns = (list(dict.fromkeys(names)) for names in zip(*by, strict=True))
 
     made = style.figure(
         1.4 + 0.25 * len(shapes),
         "The suite against cuBLAS: times as fast, shape by shape",
-        f"{results.provenance} Above one, and blue: faster than cuBLAS. Below, and orange with a hatch: slower.",
+        f"{results.provenance} Above one, and blue: faster than cuBLAS. Below, and orange with a hatch: slower. "
+        "A warm L2 is that of launches one right behind the other.",
     )
     axes = style.blank(made.subplots(), equal=False)
     for row, shape in enumerate(shapes):
         axes.text(-0.05, row + 0.5, shape, ha="right", va="center", fontsize=style.SMALL)
         for place, column in enumerate(columns):
-            result = by.get((shape, column))
-            if result is not None:
-                factor = result["vs_baseline"]
+            factor = by.get((shape, column))
+            if factor is not None:
                 style.cell(
                     axes, place, row, 1, 1, _colour(factor), f"{factor:.2f}", hatch=None if factor >= 1 else style.HATCH
                 )
@@ -48,10 +50,13 @@ def _shape(result: Result) -> str:
     return f"{batch}{result['m']}×{result['n']}×{result['k']}"
 
 
-def _column(result: Result) -> str:
-    """What tells apart the results of one shape."""
-    parts = (result.get("candidate") or result.get("version") or "auto", result.get("cache"))
-    return ", ".join(str(part) for part in parts if part)
+def _factors(result: Result) -> dict[str, float]:
+    """How many times as fast as cuBLAS, by what tells apart the results of one shape."""
+    name = result.get("candidate") or result.get("version") or "auto"
+    found = {", ".join(part for part in (name, result.get("cache")) if part): result["vs_baseline"]}
+    if result.get("vs_cublas_warm"):
+        found[f"{name}, warm"] = result["vs_cublas_warm"]
+    return found
 
 
 def _colour(factor: float) -> str:
