@@ -1,5 +1,7 @@
 """Where this run happens decides which tests it has; what is left out is said in the header, not skipped one by one."""
 
+import os
+
 import numpy as np
 import pytest
 from numba import cuda
@@ -31,6 +33,16 @@ def _place() -> str:
     device = cuda.get_current_device()
     name = device.name.decode() if isinstance(device.name, bytes) else device.name
     return f"{name}, compute capability {'.'.join(map(str, device.compute_capability))}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The user's cache folder is not for tests: nothing there decides them, and they leave nothing there.
+
+    All workers, and the processes that tests start, share a folder in pytest's own cache, so that machine code which
+    one of them has compiled is there for the others. `pytest --cache-clear` empties it.
+    """
+    if config.pluginmanager.hasplugin("cacheprovider"):
+        os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
 
 
 def pytest_report_header() -> str:

@@ -18,8 +18,7 @@ VARIANTS = {"whole": Variant(), "edges": Variant(whole=False), "unaligned": Vari
 
 @cache
 def compiled(version, arch, variant=None, tile=None):
-    kernel = version.make_kernel(tile or version.default_tile, variant or Variant())
-    code = machine_code.compile_kernel(kernel, version.signature, arch)
+    code = machine_code.compile_version(version, arch, tile, variant)
     instructions = sass.parse(code.sass)
     return code, instructions, sass.main_loop(instructions)
 

@@ -21,7 +21,7 @@ LAYOUTS = {"NN": (True, False), "NT": (True, True), "TN": (False, False), "TT": 
 
 @cache
 def compiled(arch, tile=WARP_TILED.default_tile, variant=None):
-    return machine_code.compile_kernel(WARP_TILED.make_kernel(tile, variant or Variant()), WARP_TILED.signature, arch)
+    return machine_code.compile_version(WARP_TILED, arch, tile, variant)
 
 
 def described(code):
