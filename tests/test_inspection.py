@@ -36,8 +36,7 @@ INSPECTED = [v for v in VERSIONS if v.number is not None or v.foreign_files or v
 
 @cache
 def inspected(name):
-    """The smallest tile of rung 7, which takes long to compile; the default tile of the others."""
-    return numba_gemm.inspect(name, tile=find(name).small_tile if name == "warp_tiled" else None)
+    return numba_gemm.inspect(name)
 
 
 @pytest.mark.machine_code
@@ -49,7 +48,7 @@ def test_every_version_is_inspected_with_the_keys_of_the_contract(version):
     assert list(figures["loop"]) == LOOP_KEYS
     assert json.loads(json.dumps(figures)) == figures
     assert (figures["version"], figures["arch"]) == (version.number or version.name, "sm_90")
-    assert found.tile == (version.small_tile if version.name == "warp_tiled" else version.default_tile)
+    assert found.tile == version.default_tile
     assert sum(figures["loop"]["mix"].values()) == figures["loop"]["instructions"] < figures["instructions"]
 
 

@@ -16,7 +16,6 @@ from test_machine_code_detours import EXPECTED, SAME
 
 from numba_gemm.analysis import machine_code, sass
 from numba_gemm.analysis.machine_code import ARCHITECTURES
-from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.ladder import VERSIONS, find
 from numba_gemm.tile import Tile
 
@@ -75,10 +74,8 @@ class Compiled:
     """A kernel's machine code, its instructions and its main loop."""
 
     def __init__(self, name, arch, tile):
-        version = find(name)
-        foreign = [foreign_source(file_name) for file_name in version.foreign_files]
         self.title, self.tile = f"{name} for {arch}, {tile}", tile
-        self.code = machine_code.compile_kernel(version.make_kernel(tile), version.signature, arch, foreign)
+        self.code = machine_code.compile_version(find(name), arch, tile)
         self.instructions = sass.parse(self.code.sass)
 
     @cached_property

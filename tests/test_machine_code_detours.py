@@ -72,7 +72,7 @@ class Compiled:
     def __init__(self, name, arch):
         version = find(name)
         self.tile = version.default_tile
-        self.code = machine_code.compile_kernel(version.make_kernel(self.tile), version.signature, arch)
+        self.code = machine_code.compile_version(version, arch)
         self.instructions = sass.parse(self.code.sass)
         self.loop = sass.main_loop(self.instructions)
         self.spilled = max(self.code.spill_store_bytes, self.code.spill_load_bytes, self.code.local_bytes)

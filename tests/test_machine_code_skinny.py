@@ -22,7 +22,7 @@ class Compiled:
     def __init__(self, arch, tile, variant):
         self.tile, self.rows = tile, rows_of(tile, variant)
         self.blocks = resident_blocks(tile, self.rows)
-        self.code = machine_code.compile_kernel(SKINNY.make_kernel(tile, variant), SKINNY.signature, arch)
+        self.code = machine_code.compile_version(SKINNY, arch, tile, variant)
         self.loop = sass.main_loop(sass.parse(self.code.sass))
 
     @property

@@ -15,13 +15,15 @@ pytestmark = pytest.mark.machine_code
 WARP_TILED = find("warp_tiled")
 #: FFMA share of the main loop as measured; a test allows a hundredth less.
 FFMA_SHARE = {"sm_80": 0.928, "sm_86": 0.928, "sm_89": 0.928, "sm_90": 0.927, "sm_100": 0.930, "sm_120": 0.934}
+#: The same on sm_90 for tiles of fewer outputs a thread; the first is split-K's.
+SHARE_OF_SMALLER_TILES = {Tile(128, 128, 16, 8, 8, 2, 64, 32): 0.893, Tile(64, 64, 16, 8, 8, 2, 32, 64): 0.881}
 #: The four layouts of BLAS, by whether lines of A and of B run along k.
 LAYOUTS = {"NN": (True, False), "NT": (True, True), "TN": (False, False), "TT": (False, True)}
 
 
 @cache
 def compiled(arch, tile=WARP_TILED.default_tile, variant=None):
-    return machine_code.compile_kernel(WARP_TILED.make_kernel(tile, variant or Variant()), WARP_TILED.signature, arch)
+    return machine_code.compile_version(WARP_TILED, arch, tile, variant)
 
 
 def described(code):
@@ -72,10 +74,11 @@ def test_edges_spill_nothing(vector):
     assert loop.ffma_share >= 0.90, report
 
 
-@pytest.mark.parametrize("tile", [Tile(128, 128, 8, 8, 8, 2, 64, 32), Tile(64, 64, 16, 8, 8, 2, 32, 64)], ids=str)
+@pytest.mark.parametrize("tile", SHARE_OF_SMALLER_TILES, ids=str)
 def test_smaller_tiles(tile):
     code = compiled("sm_90", tile)
     loop, report = described(code)
     print(report)
     assert loop.ffma == tile.bk * tile.tm * tile.tn, report
+    assert loop.ffma_share >= SHARE_OF_SMALLER_TILES[tile] - 0.01, report
     assert spills(code) == 0, report

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, TypedDict
 
 from numba_gemm import ladder
 from numba_gemm.analysis import sass
-from numba_gemm.analysis.machine_code import ARCHITECTURES, compile_kernel
+from numba_gemm.analysis.machine_code import ARCHITECTURES, compile_version
 from numba_gemm.analysis.structure import dynamic_shared_bytes
-from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.tile import Tile
 from numba_gemm.variant import Variant
 
@@ -182,9 +181,7 @@ def inspect_version(
         raise ValueError(f"version {found} has no variants: it is for whole row-major matrices")
     if found.dynamic_shared and arch in ARCHITECTURES:  # any other is refused below
         tile.require_dynamic_shared(divmod(int(arch.removeprefix("sm_")), 10))
-    foreign = [foreign_source(name) for name in found.foreign_files]
-    lineinfo = not any(path.suffix == ".cu" for path in foreign)
-    code = compile_kernel(found.make_kernel(tile, variant), found.signature, arch, foreign, lineinfo)
+    code = compile_version(found, arch, tile, variant)
     instructions = sass.parse(code.sass)
     return Inspection(
         version=found.name if found.number is None else found.number,

@@ -7,12 +7,14 @@ therefore what would run, including the registers and spills that the assembler 
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +23,21 @@ from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
 from cuda.pathfinder import find_nvidia_binary_utility
 from numba import cuda
 
+import numba_gemm
+from numba_gemm.analysis import code_cache
+from numba_gemm.device.async_copy import foreign_source
+from numba_gemm.device.cache import fingerprint, fingerprint_of
 from numba_gemm.device.target import SIMULATOR
+from numba_gemm.ladder import Version
+from numba_gemm.tile import Tile
+from numba_gemm.variant import Variant
 
 ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 
 # From compute capability 9.0 every block's static shared memory starts with 1 KB that belongs to the system.
 _RESERVED_SHARED_BYTES = 1024
+
+_PACKAGE = Path(numba_gemm.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,62 @@ class MachineCode:
     cubin: bytes = field(repr=False)
 
 
+def compile_version(
+    version: Version, arch: str, tile: Tile | None = None, variant: Variant | None = None
+) -> MachineCode:
+    """A version's kernel as `compile_kernel` compiles it, or as it is kept on disk from an earlier time.
+
+    The disassembly names the lines of source files, unless the version links a `.cu` file.
+
+    Args:
+        version: an entry of `VERSIONS`.
+        arch: one of `ARCHITECTURES`.
+        tile: the tile to compile for instead of the version's default.
+        variant: for a version that takes variants, the one to compile; by default for whole row-major matrices.
+
+    Raises:
+        ValueError: for an unknown architecture.
+        RuntimeError: like `compile_kernel`.
+
+    """
+    _require_compiler()
+    tile = tile or version.default_tile
+    foreign = [foreign_source(name) for name in version.foreign_files]
+    lineinfo = not any(path.suffix == ".cu" for path in foreign)
+    kernel = version.make_kernel(tile, variant)
+    entry = code_cache.key(
+        (version.name, tile, variant or Variant()),
+        (kernel.py_func.__module__, str(version.signature), sorted(kernel.targetoptions.items())),
+        arch,
+        # Paths of source files are part of the result.
+        (str(_PACKAGE), *_sources(), fingerprint_of(foreign)),
+    )
+    kept = code_cache.load(entry)
+    if kept is not None:
+        return _from_record(kept)
+    code = compile_kernel(kernel, version.signature, arch, foreign, lineinfo)
+    code_cache.store(entry, _to_record(code))
+    return code
+
+
+@cache
+def _sources() -> tuple[str, str]:
+    """Fingerprints of what kernels are made of, and of how they are compiled, described and kept."""
+    return fingerprint(), fingerprint_of([Path(__file__), Path(code_cache.__file__)])
+
+
+_sources()  # now: a file that is edited later is another one than was imported
+
+
+def _to_record(code: MachineCode) -> dict[str, Any]:
+    """As JSON has it."""
+    return {**asdict(code), "cubin": base64.b64encode(code.cubin).decode()}
+
+
+def _from_record(record: dict[str, Any]) -> MachineCode:
+    return MachineCode(**{**record, "cubin": base64.b64decode(record["cubin"])})
+
+
 def compile_kernel(
     kernel: Any, signature: Any, arch: str, foreign: Sequence[str | Path] = (), lineinfo: bool | None = None
 ) -> MachineCode:
@@ -83,10 +150,7 @@ def compile_kernel(
         RuntimeError: in Numba's simulator, without nvdisasm, or when a tool's output cannot be understood.
 
     """
-    if SIMULATOR:
-        raise RuntimeError(
-            "machine code cannot be compiled in Numba's simulator: unset NUMBA_ENABLE_CUDASIM and start again"
-        )
+    _require_compiler()
     capability = _compute_capability(arch)
     options = dict(kernel.targetoptions)
     if lineinfo is not None:
@@ -136,6 +200,13 @@ def disassemble(cubin: bytes) -> str:
             f"{done.stderr.strip()}"
         )
     return done.stdout
+
+
+def _require_compiler() -> None:
+    if SIMULATOR:
+        raise RuntimeError(
+            "machine code cannot be compiled in Numba's simulator: unset NUMBA_ENABLE_CUDASIM and start again"
+        )
 
 
 def _compute_capability(arch: str) -> tuple[int, int]:
