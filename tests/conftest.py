@@ -1,7 +1,6 @@
 """Where this run happens decides which tests it has; what is left out is said in the header, not skipped one by one."""
 
 import os
-import sys
 
 import numpy as np
 import pytest
@@ -44,10 +43,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if config.pluginmanager.hasplugin("cacheprovider"):
         os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
-    if SIMULATOR:
-        # The simulator's main thread polls those of the block, and keeps them waiting for as long as Python lets it:
-        # 5 ms by default, at each barrier. With a tenth of that the tests take half the time.
-        sys.setswitchinterval(0.0005)
 
 
 def pytest_report_header() -> str:

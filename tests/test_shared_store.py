@@ -67,7 +67,7 @@ def test_what_it_costs():
     """Each output passes shared memory once, by 16 bytes; two barriers a row of a thread; no register more."""
     tile = replace(RUNG_6.default_tile, through_shared=True)
     code = {
-        through: machine_code.compile_kernel(RUNG_6.make_kernel(used, Variant()), RUNG_6.signature, "sm_90")
+        through: machine_code.compile_version(RUNG_6, "sm_90", used, Variant())
         for through, used in ((False, RUNG_6.default_tile), (True, tile))
     }
     direct, through_shared = (sass.parse(code[through].sass) for through in (False, True))

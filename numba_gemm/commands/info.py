@@ -68,7 +68,14 @@ def info() -> Info:
 
 
 #: Environment variables that change what the package does.
-_SETTINGS = ("NUMBA_ENABLE_CUDASIM", "NUMBA_GEMM_TUNING", "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "CUDA_HOME")
+_SETTINGS = (
+    "NUMBA_ENABLE_CUDASIM",
+    "NUMBA_GEMM_TUNING",
+    "NUMBA_GEMM_CODE_CACHE",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_TF32_OVERRIDE",
+    "CUDA_HOME",
+)
 
 
 # The device ------------------------------------------------------------------------------------------
