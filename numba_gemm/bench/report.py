@@ -153,15 +153,16 @@ def _suite(stored: dict[str, Any]) -> str:
 
 
 def _peers(results: list[Result]) -> str:
-    """Those besides cuBLAS, where they were measured."""
+    """Those besides cuBLAS, and versions besides "auto", where they were measured."""
     rows = []
     for result in results:
         for other in result["others"]:
             if other["name"] == result["baseline"] or other["cold"] is None:
                 continue
             cells = [f"{other['cold'] * 1e3:.2f}", f"{other['tflops']:.1f}", _ratio(other["vs_cublas_cold"])]
-            rows.append([f"{other['name']} {other['version']}", written(_shape(result)), *cells])
-    return "\n" + _table(["peer", "M×N×K", "ms", "TFLOP/s", "× cuBLAS"], rows) if rows else ""
+            label = f"{other['name']} {other['version']}" if other["peer"] else f"version {other['name']}"
+            rows.append([label, written(_shape(result)), *cells])
+    return "\n" + _table(["besides", "M×N×K", "ms", "TFLOP/s", "× cuBLAS"], rows) if rows else ""
 
 
 def _shape(result: Result) -> Shape:
