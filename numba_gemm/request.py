@@ -14,7 +14,8 @@ import numpy as np
 from numba_gemm import driver, ladder, runtime
 from numba_gemm.arrange import arrange
 from numba_gemm.choose import choose
-from numba_gemm.device.epilogue import ACTIVATIONS, Epilogue, snapshot
+from numba_gemm.device.activation import ACTIVATIONS
+from numba_gemm.device.epilogue import Epilogue, snapshot
 from numba_gemm.ladder import Version
 from numba_gemm.operands import Operand, overlap, overlaps_itself
 from numba_gemm.tile import Tile

@@ -7,6 +7,7 @@ import pytest
 from numba_gemm import Tile
 from numba_gemm.analysis import machine_code, sass
 from numba_gemm.analysis.machine_code import ARCHITECTURES
+from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.ladder import find
 from numba_gemm.variant import Variant
 
@@ -16,7 +17,10 @@ WARP_TILED = find("warp_tiled")
 #: FFMA share of the main loop as measured; a test allows a hundredth less.
 FFMA_SHARE = {"sm_80": 0.928, "sm_86": 0.928, "sm_89": 0.928, "sm_90": 0.927, "sm_100": 0.930, "sm_120": 0.934}
 #: The same on sm_90 for tiles of fewer outputs a thread; the first is split-K's.
-SHARE_OF_SMALLER_TILES = {Tile(128, 128, 16, 8, 8, 2, 64, 32): 0.893, Tile(64, 64, 16, 8, 8, 2, 32, 64): 0.881}
+SMALLEST = Tile(64, 64, 16, 8, 8, 2, 32, 64)
+SHARE_OF_SMALLER_TILES = {Tile(128, 128, 16, 8, 8, 2, 64, 32): 0.893, SMALLEST: 0.881}
+#: Instructions that an activation adds to an output, as measured, with its share of the code around it.
+ADDED = {"gelu": 30.6, "gelu_tanh": 20.6, "silu": 17.4}
 #: The four layouts of BLAS, by whether lines of A and of B run along k.
 LAYOUTS = {"NN": (True, False), "NT": (True, True), "TN": (False, False), "TT": (False, True)}
 
@@ -82,3 +86,37 @@ def test_smaller_tiles(tile):
     assert loop.ffma == tile.bk * tile.tm * tile.tn, report
     assert loop.ffma_share >= SHARE_OF_SMALLER_TILES[tile] - 0.01, report
     assert spills(code) == 0, report
+
+
+def outside_the_loop(code):
+    instructions = sass.parse(code.sass)
+    loop = sass.main_loop(instructions)
+    return [i for i in instructions if not loop.start <= i.address <= loop.end]
+
+
+@pytest.mark.parametrize(
+    ("activation", "tile"),
+    [*((activation, SMALLEST) for activation in ADDED), ("gelu", WARP_TILED.default_tile)],
+    ids=str,
+)
+def test_activations_are_straight_line_code(activation, tile):
+    """A branch for four outputs, none inside; as many blocks fit as without one; the main loop is the same."""
+    plain = compiled("sm_90", tile)
+    code = compiled("sm_90", tile, Variant(epilogue=Epilogue(activation=activation)))
+    loop, report = described(code)
+    without, with_it = outside_the_loop(plain), outside_the_loop(code)
+    outputs = 2 * tile.tm * tile.tn  # the code is there twice, for beta = 0 and for others
+    added = (len(with_it) - len(without)) / outputs
+    report = f"{activation}, {tile}: {added:.2f} instructions more an output; {report}"
+    print(report)
+
+    def more(opcode):
+        return sass.count(with_it, opcode) - sass.count(without, opcode)
+
+    assert added <= ADDED[activation] + 0.5, report
+    assert more("MUFU") == 2 * outputs, report  # exp and a reciprocal
+    assert more("CALL") == more("BSSY") == 0, report
+    assert more("BRA") <= outputs / 4, report
+    assert spills(code) == 0, report
+    assert 65536 // (code.registers * tile.threads) == 65536 // (plain.registers * tile.threads), report
+    assert loop.instructions == described(plain)[0].instructions, report

@@ -9,59 +9,17 @@ like any other: compiled into the kernel, and part of its key, see `user_functio
 from __future__ import annotations
 
 import inspect
-import math
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
+from numba_gemm.device.activation import ACTIVATIONS
 from numba_gemm.device.target import SIMULATOR, device_function
 from numba_gemm.device.user_function import copy_of, function_key, plain
-
-_SQRT_HALF = np.float32(math.sqrt(0.5))
-_TWO_SQRT_2_OVER_PI = np.float32(2 * math.sqrt(2 / math.pi))
-_CUBIC = np.float32(0.044715)
-_HALF, _ONE = np.float32(0.5), np.float32(1)
-
-
-def relu(x):
-    """max(x, 0); NaN stays NaN."""
-    return float32(0) if x < float32(0) else x
-
-
-def gelu(x):
-    """The Gaussian error linear unit x · Φ(x), by erfc, which does not cancel where Φ is small."""
-    return float32(x * _HALF * float32(math.erfc(-x * _SQRT_HALF)))
-
-
-def gelu_tanh(x):
-    """The tanh approximation of gelu, ½x(1 + tanh u); 1 + tanh u = 2/(1 + exp(−2u)) does not cancel."""
-    return float32(x / (_ONE + _exp(-_TWO_SQRT_2_OVER_PI * (x + _CUBIC * x * x * x))))
-
-
-def silu(x):
-    """The sigmoid linear unit x / (1 + exp(−x))."""
-    return float32(x / (_ONE + _exp(-x)))
-
-
-if SIMULATOR:
-
-    def _exp(x):
-        """Like the GPU's: overflows to infinity without complaint."""
-        with np.errstate(over="ignore"):
-            return np.exp(np.float32(x))
-else:
-
-    @device_function
-    def _exp(x):
-        return float32(math.exp(x))
-
-
-ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
 
 
 @dataclass(frozen=True)
@@ -85,7 +43,7 @@ def make_epilogue(epilogue: Epilogue) -> Any:
     """
     BIAS = epilogue.bias
     TRANSPOSED = epilogue.transposed
-    activate = device_function(ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity)
+    activate = ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity
     apply = _user_function(epilogue.function)
 
     @device_function
@@ -101,6 +59,7 @@ def make_epilogue(epilogue: Epilogue) -> Any:
     return finish
 
 
+@device_function
 def _identity(x):
     return x
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from numba_gemm.device.activation import LONG
 from numba_gemm.device.epilogue import Epilogue, make_epilogue
+from numba_gemm.device.opaque import opaque
 from numba_gemm.device.target import device_function
 from numba_gemm.device.vector import load4, store4
 
@@ -19,7 +21,17 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
     finish = make_epilogue(epilogue)
     VECTOR, WHOLE = vector, whole
     ZERO = np.float32(0)
-    FOUR, ONE, TWO, THREE = (np.uint32(x) for x in (4, 1, 2, 3))
+    NONE, FOUR, ONE, TWO, THREE = (np.uint32(x) for x in (0, 4, 1, 2, 3))
+    # In one piece of straight-line code the compiler computes the activations of all outputs side by side, and takes
+    # up to 255 registers for that: fewer blocks fit, or it spills. With the other warps, four at a time are to hide the
+    # latency as well (by instruction counts; not timed here).
+    FOUR_AT_A_TIME = whole and epilogue.activation in LONG
+
+    @device_function
+    def exists(row, M):
+        if FOUR_AT_A_TIME:
+            return opaque(M) != NONE  # always; but the compiler does not know, and ends a piece of code here
+        return WHOLE or row < M
 
     @device_function
     def store_vector(C, row, column, acc, i, j, bias, alpha, beta):
@@ -45,7 +57,7 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
 
     @device_function
     def store(C, row, column, M, N, acc, i, j, bias, alpha, beta):
-        if WHOLE or row < M:
+        if exists(row, M):
             if VECTOR and (WHOLE or column + FOUR <= N):
                 store_vector(C, row, column, acc, i, j, bias, alpha, beta)
             else:
