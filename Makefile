@@ -37,7 +37,7 @@ test-host: $(READY)
 # over every version.
 test-gpu: $(READY) cublas
 	$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal -q -m "device or gpu"
-	$(PYTHON) -m pytest -q -m gpu tests/test_counters.py
+	$(PYTHON) -m pytest -q -m alone
 	$(MAKE) sanitize PYTHON=$(PYTHON)
 
 sanitize: $(READY)

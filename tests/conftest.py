@@ -12,12 +12,13 @@ from numba_gemm.device import SIMULATOR
 GPU = not SIMULATOR and cuda.is_available()
 
 
-def _left_out() -> dict[str, str]:
+def _left_out(parallel: bool) -> dict[str, str]:
     """Markers that cannot run here, and why."""
     if SIMULATOR:
         return {"gpu": "no real GPU", "machine_code": "the simulator compiles nothing"}
     if GPU:
-        return {"simulator": "a real GPU"}
+        others = {"alone": "other workers use the GPU; pytest -m alone runs them"} if parallel else {}
+        return {"simulator": "a real GPU"} | others
     return {
         "gpu": "no GPU",
         "device": "no GPU; set NUMBA_ENABLE_CUDASIM=1 to run them in the simulator",
@@ -45,15 +46,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
 
 
-def pytest_report_header() -> str:
-    left_out = "; ".join(f"{marker} ({reason})" for marker, reason in _left_out().items())
+def _in_parallel(config: pytest.Config) -> bool:
+    """Whether pytest-xdist has other workers beside this process, or will have."""
+    return "PYTEST_XDIST_WORKER" in os.environ or bool(config.getoption("numprocesses", default=None))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    left_out = "; ".join(f"{marker} ({reason})" for marker, reason in _left_out(_in_parallel(config)).items())
     return f"numba_gemm tests on {_place()}; left out: {left_out}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     # What compiles most comes first: others find it compiled, and short tests at the end keep all workers busy.
     items.sort(key=lambda item: not item.path.name.startswith("test_machine_code"))
-    left_out = _left_out()
+    left_out = _left_out(_in_parallel(config))
     deselected = [item for item in items if any(item.get_closest_marker(marker) for marker in left_out)]
     if deselected:
         config.hook.pytest_deselected(items=deselected)

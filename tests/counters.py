@@ -52,7 +52,10 @@ MORE_METRICS = (COPY_REQUESTS, COPY_WAVEFRONTS, COPY_SECTORS_L1, COPY_SECTORS_L2
 #: How far a prediction may be off.
 TOLERANCE = 0.01
 #: How many more wavefronts stores to shared memory may take in a whole product. A store of one warp by itself takes
-#: what the model says, in every pattern; in products on an H200 they took 10 to 11 % more, which we cannot explain.
+#: what the model says, in every pattern; in products on an H200 they took 10 to 11 % more, and loads took no more. The
+#: counter is one of the data banks, which stores share with what returns from memory and goes first: a store that has
+#: to wait for that is said to count again (an "arbitration conflict"). It fits that only stores beside loads of global
+#: memory have it. That nothing else does it was not shown.
 STORES_AMID_OTHERS = 0.12
 
 

@@ -237,7 +237,7 @@ def test_stalls_that_cannot_be_counted(stored, capsys):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif("PYTEST_XDIST_WORKER" in os.environ, reason="counters would count what other tests run")
+@pytest.mark.alone
 def test_the_models_agree_with_the_counters():
     names = [version.name for version in counters.ladder.RUNGS if version.number <= 7]
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from numba_gemm.analysis import predictions
+from numba_gemm.analysis import evidence, predictions
 from numba_gemm.analysis.explain import duration, explain_version
 from numba_gemm.analysis.hardware import H200
 
@@ -18,10 +18,14 @@ def stored(seconds, version="vectorized", size=4096, gpu="NVIDIA H200"):
     return {"machine_info": {"gpu": gpu}, "datetime": "2031-02-03T04:05", "benchmarks": [benchmark, other]}
 
 
+def counters():
+    return json.loads((ROOT / evidence.COUNTERS).read_text(encoding="utf-8"))
+
+
 def test_the_page_shows_the_stored_results():
     results = json.loads((ROOT / predictions.RESULTS).read_text(encoding="utf-8"))
     page = (ROOT / predictions.PAGE).read_text(encoding="utf-8")
-    assert predictions.page(results) == page, "run python -m numba_gemm.analysis.predictions"
+    assert predictions.page(results, counters()) == page, "run python -m numba_gemm.analysis.predictions"
 
 
 def test_every_stored_version_is_compared():
@@ -51,6 +55,13 @@ def test_a_time_outside_of_its_range_is_marked_and_listed(side):
 def test_a_known_reason_is_given():
     page = predictions.page(stored(1.0, "cp_async_ptx"))
     assert f"`cp_async_ptx` at 4096³: {predictions.LEFT_OUT['cp_async_ptx']}" in page
+
+
+def test_two_warps_a_scheduler_are_explained_by_what_was_counted():
+    found = {"warp_cycles": 4.0, "short_scoreboard": 1.25}
+    page = predictions.page(stored(1.0, "ex8"), {"versions": {"ex8": found}})
+    assert "every 4.00 cycles, of which it waits 1.25 for shared memory, so that 50% of the issue slots" in page
+    assert "`ex8` at 4096³: Not explained yet." in predictions.page(stored(1.0, "ex8"))
 
 
 def test_results_of_an_unknown_device_are_refused():

@@ -180,6 +180,7 @@ def test_ids_of_streams_are_not_used_again():
 
 
 @pytest.mark.gpu
+@pytest.mark.alone
 def test_memory_is_given_back():
     cu = runtime.cu
     cuda.current_context()

@@ -501,8 +501,8 @@ def page(stored: dict[str, Any], counters: dict[str, Any] | None = None) -> str:
         INTRODUCTION,
         f"Measured: {evidence.gpu}, {evidence.date}, medians at {SIZE}³ with a cold L2"
         + (f"; counted: {evidence.counters_date}" if evidence.counters_date else "")
-        + f". Of {len(CLAIMS)} claims: "
-        + ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        + f". All {len(CLAIMS)} claims: "
+        + ", ".join(f"{outcome} {count}" for outcome, count in counts.items() if count)
         + ".",
         "",
         "| | claim | decided by | outcome | figures |",
