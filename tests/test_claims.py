@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from numba_gemm.analysis import claims
+from numba_gemm.analysis import claims, evidence
 from numba_gemm.analysis.claims import CLAIMS
 from numba_gemm.analysis.evidence import Evidence
 from numba_gemm.analysis.verdict import FAILS, HOLDS, PARTLY, UNKNOWN, Verdict
@@ -44,7 +44,8 @@ def verdict(number, *benchmarks):
 def test_the_page_shows_what_is_stored_and_compiled():
     results = json.loads((ROOT / claims.RESULTS).read_text(encoding="utf-8"))
     page = (ROOT / claims.PAGE).read_text(encoding="utf-8")
-    assert claims.page(results) == page, "run python -m numba_gemm.analysis.claims"
+    counters = json.loads((ROOT / evidence.COUNTERS).read_text(encoding="utf-8"))
+    assert claims.page(results, counters) == page, "run python -m numba_gemm.analysis.claims"
 
 
 #: Claims that machine code decides: 3, another compiler's registers; 5, the compiler reads four k at once; 6, loops
