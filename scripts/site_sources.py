@@ -46,10 +46,10 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     def pointed(match: re.Match[str]) -> str:
         if (ROOT / folder / match["path"]).is_dir():
             return match["label"]  # the site shows no folders
-        source = _source(match["path"], folder)
-        if source is None:
+        source, note = _source(match["path"], folder), _note(match["path"], folder)
+        if source is None and note is None:
             return match[0]
-        target = posixpath.relpath(_page_of(source), posixpath.dirname(page.file.src_uri) or ".")
+        target = posixpath.relpath(note or _page_of(source), posixpath.dirname(page.file.src_uri) or ".")
         anchor = f"#__codelineno-0-{match['line']}" if match["line"] else ""
         return f"[{match['label']}]({target}{anchor})"
 
@@ -69,12 +69,23 @@ def _linked_sources(markdown: str, place: Path) -> set[Path]:
 
 def _source(link: str, folder: Path) -> Path | None:
     """The file that a link means, from the root of the repository; None for pages and pictures of the notes."""
+    path = _file(link, folder)
+    return None if path is None or _is_note(path) else path
+
+
+def _note(link: str, folder: Path) -> str | None:
+    """The page or picture of the notes that a link means, from their folder; None for other files."""
+    path = _file(link, folder)
+    return path.relative_to("notes").as_posix() if path is not None and _is_note(path) else None
+
+
+def _is_note(path: Path) -> bool:
+    return path.parts[0] == "notes" and path.suffix in (".md", ".svg", ".png")
+
+
+def _file(link: str, folder: Path) -> Path | None:
     target = (ROOT / folder / link).resolve()
-    if not target.is_file() or not target.is_relative_to(ROOT):
-        return None
-    path = target.relative_to(ROOT)
-    is_note = path.parts[0] == "notes" and path.suffix in (".md", ".svg", ".png")
-    return None if is_note else path
+    return target.relative_to(ROOT) if target.is_file() and target.is_relative_to(ROOT) else None
 
 
 def _place(page: File) -> Path:
