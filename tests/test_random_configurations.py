@@ -15,6 +15,9 @@ pytestmark = pytest.mark.device
 #: How many in all, in parts that can run side by side; and the largest size.
 PARTS, IN_A_PART = (8, 10) if SIMULATOR else (20, 12)
 LARGEST = 36 if SIMULATOR else 300
+#: Nearly each configuration is a kernel of its own, which takes five seconds to compile for a large tile and one for a
+#: small one. What differs between tiles is small beside that, so a large one takes every fifth part.
+FEWER = 5
 
 
 def plus_position(x, row, col):
@@ -70,8 +73,14 @@ def configurations(part):
     return [configuration(rng) for _ in range(IN_A_PART)]
 
 
-@pytest.mark.parametrize(("version", "tile"), GENERAL_TILES)
-@pytest.mark.parametrize("part", range(PARTS))
+def cases():
+    for general in GENERAL_TILES:
+        version, tile = general.values
+        for part in range(0, PARTS, FEWER if tile == version.default_tile else 1):
+            yield pytest.param(version, tile, part, id=f"{part}-{general.id}")
+
+
+@pytest.mark.parametrize(("version", "tile", "part"), list(cases()))
 def test_configurations(version, tile, part, rng):
     for product in configurations(part):
         product.check(version, tile, rng)  # the failing one is in the error's note
