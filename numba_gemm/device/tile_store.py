@@ -23,8 +23,8 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
     ZERO = np.float32(0)
     NONE, FOUR, ONE, TWO, THREE = (np.uint32(x) for x in (0, 4, 1, 2, 3))
     # In one piece of straight-line code the compiler computes the activations of all outputs side by side, and takes
-    # up to 255 registers for that: fewer blocks fit, or it spills. Four at a time take half the time for small tiles, and
-    # a little more for the largest, with 8 warps on a multiprocessor (H200: the note on rung 6).
+    # up to 255 registers for that: fewer blocks fit, or it spills. Four at a time cost about half as much with small
+    # tiles, and a little more with the largest, of which a multiprocessor has 8 warps (H200: the note on rung 6).
     FOUR_AT_A_TIME = whole and epilogue.activation in LONG
 
     @device_function
