@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -28,6 +27,8 @@ from typing import Any
 
 from cuda.pathfinder import DynamicLibNotFoundError, find_nvidia_binary_utility, load_nvidia_dynamic_lib
 from platformdirs import user_cache_path
+
+from numba_gemm.whole_file import replace_file
 
 OPT_OUT = "NUMBA_GEMM_CODE_CACHE"
 KEPT_SECONDS = 30 * 24 * 3600
@@ -100,15 +101,7 @@ def store(name: str, record: dict[str, Any]) -> None:
     data = gzip.compress(json.dumps(record).encode(), compresslevel=1)
     try:
         folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder(), delete=False) as file:
-            temporary = Path(file.name)
-            try:
-                file.write(data)
-                file.flush()
-                temporary.replace(folder() / name)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+        replace_file(folder() / name, data)
         _remove_unused(folder())
     except OSError:
         return

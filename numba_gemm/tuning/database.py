@@ -40,6 +40,7 @@ from numba_gemm.device import SIMULATOR
 from numba_gemm.device.cache import fingerprint
 from numba_gemm.tuning.candidates import why_not
 from numba_gemm.tuning.entry import Choice, Entry, Key, from_dict
+from numba_gemm.whole_file import UNFINISHED, replace_file
 
 if not SIMULATOR:
     from cuda.bindings import driver as cu
@@ -270,7 +271,8 @@ def remember(here: Identity, entries: Entries) -> None:
             known = {}
         merged = known | dict(entries)
         records = [entry.to_dict(key) for key, entry in sorted(merged.items(), key=lambda item: item[0])]
-        _replace(here.path, json.dumps({**here.header, "entries": records}, indent=1) + "\n")
+        text = json.dumps({**here.header, "entries": records}, indent=1) + "\n"
+        replace_file(here.path, text.encode())
     forget()
 
 
@@ -286,7 +288,7 @@ def clear() -> int:
         return 0
     with _locked(folder()):
         files = user_files()
-        for path in [*files, *folder().glob("*.tmp")]:
+        for path in [*files, *folder().glob(f"*{UNFINISHED}")]:
             path.unlink()
     forget()
     return len(files)
@@ -302,17 +304,3 @@ def _locked(where: Path) -> Iterator[None]:
     with (where / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed, and when its process dies
         yield
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that at any time there is either the old or the new one."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False, encoding="utf-8") as file:
-        temporary = Path(file.name)
-        try:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
