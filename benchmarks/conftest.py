@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from numba_gemm import Tile, driver, ladder
+from numba_gemm import Tile, driver, ladder, launch
 from numba_gemm.bench.cublas import Cublas
 from numba_gemm.bench.measure import Harness
 from numba_gemm.bench.measure import harness as make_harness
@@ -118,37 +118,41 @@ class Measurement:
 
         self.benchmark.pedantic(one_round, rounds=count, iterations=1, warmup_rounds=0)
 
-    def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
+    def against_cublas(self, candidate: launch.Launch, target: Target, name: str, **extra: Any) -> None:
         """Both are verified on a C full of NaN before they are timed."""
-        c = Target(problem)
         cublas = Cublas()
-        a, b, target = c.operands
-        (candidate,) = driver.prepare_gemm(version, tile, driver.in_layout(version, a), b, target, 0)
+
+        def baseline() -> None:
+            cublas.sgemm(*target.operands)
+
+        target.verify(candidate, name)
+        target.verify(baseline, "cuBLAS")
+        m, n, k = target.problem.shape
         loaded = candidate.loaded
         assert loaded is not None
-        c.verify(candidate, str(version))
-        c.verify(lambda: cublas.sgemm(*c.operands), "cuBLAS")
-        m, n, k = problem.shape
-        self.compare(
+        extra |= {"baseline": "cuBLAS", "m": m, "n": n, "k": k, "registers": loaded.registers}
+        self.compare(candidate, baseline, flops=2 * m * n * k, **extra)
+
+    def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
+        target = Target(problem)
+        a, b, c = target.operands
+        (candidate,) = driver.prepare_gemm(version, tile, driver.in_layout(version, a), b, c, 0)
+        assert candidate.loaded is not None
+        self.against_cublas(
             candidate,
-            lambda: cublas.sgemm(*c.operands),
-            flops=2 * m * n * k,
+            target,
+            str(version),
             version=version.name,
             number=version.number,
-            baseline="cuBLAS",
-            m=m,
-            n=n,
-            k=k,
             tile=str(tile),
             bk=tile.bk,
             stages=tile.stages,
-            registers=loaded.registers,
-            local_bytes=loaded.local_bytes,
+            local_bytes=candidate.loaded.local_bytes,
         )
 
 
 class Target:
-    """A C for a problem, and the three operands as the driver takes them."""
+    """A C for a problem, and the three operands, row-major as the problem has them."""
 
     def __init__(self, problem: Problem) -> None:
         m, n, _ = problem.shape

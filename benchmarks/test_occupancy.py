@@ -16,10 +16,9 @@ from conftest import Measurement, Target, clock
 from cuda.bindings import driver as cu
 
 from numba_gemm import Tile, ladder, launch
-from numba_gemm.analysis.device_at_hand import at_hand
+from numba_gemm.analysis.device_at_hand import at_hand, resident_blocks
 from numba_gemm.analysis.occupancy import filling_shared_bytes, occupancy
 from numba_gemm.analysis.waves import waves
-from numba_gemm.bench.cublas import Cublas
 from numba_gemm.comparison import Problem
 from numba_gemm.kernels.signatures import PLAIN
 from numba_gemm.launch import LoadedKernel
@@ -55,13 +54,6 @@ def allowed(loaded: LoadedKernel, shared_bytes: int) -> Iterator[None]:
         set_attribute(carveout, int(cu.CUshared_carveout.CU_SHAREDMEM_CARVEOUT_DEFAULT))
 
 
-def blocks_by_cuda(loaded: LoadedKernel, threads: int, shared_bytes: int) -> int:
-    """How many blocks of a kernel a multiprocessor holds, by the driver's own calculation."""
-    function = checked("cuKernelGetFunction", cu.cuKernelGetFunction(loaded.handle))
-    counted = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared_bytes)
-    return int(checked("cuOccupancyMaxActiveBlocksPerMultiprocessor", counted))
-
-
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096)], ids=["4096"])
 @pytest.mark.parametrize(("name", "tile", "blocks"), SWEEP)
 @pytest.mark.benchmark(group="occupancy", timer=clock)
@@ -76,27 +68,20 @@ def test_resident_warps(measurement: Measurement, problem: Problem, name: str, t
         pytest.skip(f"{blocks} blocks of {loaded.registers} registers a thread do not fit on {device.name}")
 
     m, n, k = problem.shape
-    target, cublas = Target(problem), Cublas()
+    target = Target(problem)
     config = version.module.launch_config(tile, m, n, k)._replace(shared_bytes=shared_bytes)
     candidate = launch.PreparedLaunch(loaded, config, target.operands, 0)
     with allowed(loaded, shared_bytes):
-        resident = blocks_by_cuda(loaded, tile.threads, shared_bytes)
+        resident = resident_blocks(loaded.handle, tile.threads, shared_bytes)
         assert resident == predicted.blocks_per_sm, f"the model says {predicted}"
-        target.verify(candidate, f"{version}, {tile}")
-        target.verify(lambda: cublas.sgemm(*target.operands), "cuBLAS")
         grid_x, grid_y = config.grid
-        measurement.compare(
+        measurement.against_cublas(
             candidate,
-            lambda: cublas.sgemm(*target.operands),
-            flops=2 * m * n * k,
+            target,
+            f"{version}, {tile}",
             version=version.name,
-            baseline="cuBLAS",
-            m=m,
-            n=n,
-            k=k,
             tile=str(tile),
             outputs=tile.tm * tile.tn,
-            registers=loaded.registers,
             shared_bytes=of_block,
             resident_blocks=resident,
             resident_warps=predicted.warps_per_sm,

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Measurement, clock, shared_problem
+from conftest import Measurement, Target, clock, shared_problem
 from cuda.bindings import driver as cu
 from numba import cuda
 
 from numba_gemm import Tile, ladder, plan, runtime
 from numba_gemm.analysis import gemv
 from numba_gemm.arrange import arrange
-from numba_gemm.bench.cublas import Cublas
 from numba_gemm.bench.limits import ffma_limit
 from numba_gemm.bench.timing import GpuTimer
 from numba_gemm.blas import prepare
@@ -28,7 +27,7 @@ from numba_gemm.comparison import Problem
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE
 from numba_gemm.launch import Launch
-from numba_gemm.operands import as_operand
+from numba_gemm.operands import Operand, as_operand
 
 SKINNY = ladder.find("skinny")
 #: Less a thread and more threads, and narrower blocks: what else might be fastest.
@@ -73,59 +72,45 @@ def peak() -> float:
     return ffma_limit(GpuTimer())
 
 
-class Weights:
-    """A problem on the device, the larger operand row-major or transposed; and a C."""
+class Weights(Target):
+    """A target whose larger input is also there transposed."""
 
     def __init__(self, problem: Problem, transposed: bool) -> None:
+        super().__init__(problem)
         m, n, _ = problem.shape
-        self.problem = problem
         self.trans_a, self.trans_b = transposed and n < m, transposed and m <= n
-        self.c = cuda.to_device(np.full((m, n), np.nan, np.float32))
-        self.of_cublas = tuple(as_operand(array, "operand", 0) for array in (problem.a, problem.b, self.c))
-        a, b, c = self.of_cublas
-        self._arrays = [
-            cuda.to_device(np.ascontiguousarray(array.copy_to_host().T))
-            for array, wanted in ((problem.a, self.trans_a), (problem.b, self.trans_b))
-            if wanted
-        ]
-        if self.trans_a:
-            a = as_operand(self._arrays[0], "a", 0)
-        if self.trans_b:
-            b = as_operand(self._arrays[0], "b", 0)
-        self.operands = a, b, c
+        a, b, self._c = self.operands
+        self._a = _transposed(problem.a) if self.trans_a else a
+        self._b = _transposed(problem.b) if self.trans_b else b
 
     def prepare(self, version: ladder.Version, tile: Tile) -> Launch:
-        arrangement = arrange(*self.operands, trans_a=self.trans_a, trans_b=self.trans_b, few_rows=version.few_rows)
+        """A product of the weights as they are stored."""
+        arrangement = arrange(
+            *(self._a, self._b, self._c), trans_a=self.trans_a, trans_b=self.trans_b, few_rows=version.few_rows
+        )
         (launch,) = prepare(version, tile, arrangement, Epilogue(), None, 1.0, 0.0, 0)
         return launch
 
-    def verify(self, launch: Any, name: str) -> None:
-        self.c.copy_to_device(np.full(self.c.shape, np.nan, np.float32))
-        launch()
-        error = self.problem.reference.error(self.c.copy_to_host())
-        assert error <= 1, f"{name} is wrong: its error is {error} times the bound"
+
+def _transposed(array: Any) -> Operand:
+    return as_operand(cuda.to_device(np.ascontiguousarray(array.copy_to_host().T)), "operand", 0)
 
 
 def against_cublas(
     measurement: Measurement, version: ladder.Version, tile: Tile, problem: Problem, transposed: bool
 ) -> None:
-    weights, cublas = Weights(problem, transposed), Cublas()
+    weights = Weights(problem, transposed)
     candidate = weights.prepare(version, tile)
-    weights.verify(candidate, str(version))
-    weights.verify(lambda: cublas.sgemm(*weights.of_cublas), "cuBLAS")
+    measurement.against_cublas(
+        candidate,
+        weights,
+        str(version),
+        version=version.name,
+        weights="by outputs" if transposed else "by k",
+        tile=str(tile),
+        grid=list(candidate.config.grid),
+    )
     m, n, k = problem.shape
-    extra = {
-        "version": version.name,
-        "baseline": "cuBLAS",
-        "m": m,
-        "n": n,
-        "k": k,
-        "weights": "by outputs" if transposed else "by k",
-        "tile": str(tile),
-        "grid": list(candidate.config.grid),
-        "registers": candidate.loaded.registers if candidate.loaded else None,
-    }
-    measurement.compare(candidate, lambda: cublas.sgemm(*weights.of_cublas), flops=2 * m * n * k, **extra)
     seconds = measurement.benchmark.stats.stats.median
     bandwidth = (m * k + k * n + m * n) * 4 / seconds
     measurement.benchmark.extra_info.update(

@@ -7,6 +7,7 @@ import pytest
 from numba_gemm import Tile
 from numba_gemm.analysis import machine_code, sass
 from numba_gemm.analysis.machine_code import ARCHITECTURES
+from numba_gemm.device.activation import LONG
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.ladder import find
 from numba_gemm.variant import Variant
@@ -19,8 +20,8 @@ FFMA_SHARE = {"sm_80": 0.928, "sm_86": 0.928, "sm_89": 0.928, "sm_90": 0.927, "s
 #: The same on sm_90 for tiles of fewer outputs a thread; the first is split-K's.
 SMALLEST = Tile(64, 64, 16, 8, 8, 2, 32, 64)
 SHARE_OF_SMALLER_TILES = {Tile(128, 128, 16, 8, 8, 2, 64, 32): 0.893, SMALLEST: 0.881}
-#: Instructions that an activation adds to an output, as measured, with its share of the code around it.
-ADDED = {"gelu": 30.6, "gelu_tanh": 20.6, "silu": 17.4}
+#: Instructions that an activation may add for each output, the call and a share of its code.
+MOST_ADDED = 5
 #: The four layouts of BLAS, by whether lines of A and of B run along k.
 LAYOUTS = {"NN": (True, False), "NT": (True, True), "TN": (False, False), "TT": (False, True)}
 
@@ -96,16 +97,16 @@ def outside_the_loop(code):
 
 @pytest.mark.parametrize(
     ("activation", "tile"),
-    [*((activation, SMALLEST) for activation in ADDED), ("gelu", WARP_TILED.default_tile)],
+    [*((activation, SMALLEST) for activation in sorted(LONG)), ("gelu", WARP_TILED.default_tile)],
     ids=str,
 )
-def test_activations_are_straight_line_code(activation, tile):
-    """A branch for four outputs, none inside; as many blocks fit as without one; the main loop is the same."""
+def test_activations_are_called_and_change_nothing_else(activation, tile):
+    """One copy of the code, in a straight line, for four outputs; as many blocks fit as without; the same main loop."""
     plain = compiled("sm_90", tile)
     code = compiled("sm_90", tile, Variant(epilogue=Epilogue(activation=activation)))
     loop, report = described(code)
     without, with_it = outside_the_loop(plain), outside_the_loop(code)
-    outputs = 2 * tile.tm * tile.tn  # the code is there twice, for beta = 0 and for others
+    outputs = 2 * tile.tm * tile.tn  # they are stored twice, for beta = 0 and for others
     added = (len(with_it) - len(without)) / outputs
     report = f"{activation}, {tile}: {added:.2f} instructions more an output; {report}"
     print(report)
@@ -113,10 +114,18 @@ def test_activations_are_straight_line_code(activation, tile):
     def more(opcode):
         return sass.count(with_it, opcode) - sass.count(without, opcode)
 
-    assert added <= ADDED[activation] + 0.5, report
-    assert more("MUFU") == 2 * outputs, report  # exp and a reciprocal
-    assert more("CALL") == more("BSSY") == 0, report
-    assert more("BRA") <= outputs / 4, report
+    assert more("CALL") == outputs / 4, report
+    assert more("MUFU") == 2 * 4, report  # exp and a reciprocal
+    assert more("BSSY") == 0, report
+    assert added <= MOST_ADDED, report
     assert spills(code) == 0, report
     assert 65536 // (code.registers * tile.threads) == 65536 // (plain.registers * tile.threads), report
-    assert loop.instructions == described(plain)[0].instructions, report
+    assert loop.mix == described(plain)[0].mix, report
+
+
+def test_an_activation_leaves_the_main_loop_as_it_is():
+    """Instruction for instruction, but for the names of registers; inlined, the order was another one, and slower."""
+    plain = compiled("sm_90", WARP_TILED.default_tile)
+    code = compiled("sm_90", WARP_TILED.default_tile, Variant(epilogue=Epilogue(activation="gelu")))
+    of_plain, of_code = ([i.opcode for i in described(each)[0].body] for each in (plain, code))
+    assert of_code == of_plain

@@ -38,6 +38,25 @@ def at_hand() -> Hardware | None:
     return described(name, attribute)
 
 
+def resident_blocks(kernel: int, threads: int, dynamic_shared_bytes: int) -> int:
+    """How many blocks of a loaded kernel a multiprocessor holds at once, by the driver's own calculation.
+
+    Args:
+        kernel: its handle, of the current device.
+        threads: in a block.
+        dynamic_shared_bytes: of a block, besides its static shared memory.
+
+    Raises:
+        RuntimeError: if the driver fails.
+
+    """
+    from cuda.bindings import driver
+
+    function = _checked(driver.cuKernelGetFunction(kernel), "function of a kernel")
+    counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, dynamic_shared_bytes)
+    return int(_checked(counted, "number of resident blocks"))
+
+
 def described(name: str, attribute: Callable[[str], int]) -> Hardware:
     """The device of that name, by its attributes: the names of `CUdevice_attribute` without their prefix.
 

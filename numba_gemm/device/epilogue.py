@@ -17,7 +17,8 @@ from typing import Any
 from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
-from numba_gemm.device.activation import ACTIVATIONS
+from numba_gemm.device.activation import ACTIVATIONS, LONG
+from numba_gemm.device.outline import outline4
 from numba_gemm.device.target import SIMULATOR, device_function
 from numba_gemm.device.user_function import copy_of, function_key, plain
 
@@ -41,22 +42,85 @@ def make_epilogue(epilogue: Epilogue) -> Any:
     `old` is the present value of C, used only where beta is not 0. `bias` is an (N, stride) array whose
     first column counts.
     """
-    BIAS = epilogue.bias
-    TRANSPOSED = epilogue.transposed
+    combine, apply = _make_combine(epilogue), _make_apply(epilogue)
     activate = ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity
-    apply = _user_function(epilogue.function)
 
     @device_function
     def finish(total, old, row, column, bias, alpha, beta):
+        return apply(activate(combine(total, old, row, column, bias, alpha, beta)), row, column)
+
+    return finish
+
+
+def make_epilogue4(epilogue: Epilogue) -> Any:
+    """Device function (sums, old, row, columns, bias, alpha, beta) → values of C in four columns of a row.
+
+    As `make_epilogue`, with tuples of four, and a long activation as a function that is called.
+    """
+    if epilogue.activation in LONG:
+        return _make_with_call(epilogue, outline4(ACTIVATIONS[epilogue.activation]))
+    finish = make_epilogue(epilogue)
+
+    @device_function
+    def finish4(sums, old, row, columns, bias, alpha, beta):
+        return (
+            finish(sums[0], old[0], row, columns[0], bias, alpha, beta),
+            finish(sums[1], old[1], row, columns[1], bias, alpha, beta),
+            finish(sums[2], old[2], row, columns[2], bias, alpha, beta),
+            finish(sums[3], old[3], row, columns[3], bias, alpha, beta),
+        )
+
+    return finish4
+
+
+def _make_with_call(epilogue: Epilogue, activate4: Any) -> Any:
+    """`make_epilogue4` with a device function for four activations."""
+    combine, apply = _make_combine(epilogue), _make_apply(epilogue)
+
+    @device_function
+    def finish4(sums, old, row, columns, bias, alpha, beta):
+        x, y, z, w = activate4(
+            combine(sums[0], old[0], row, columns[0], bias, alpha, beta),
+            combine(sums[1], old[1], row, columns[1], bias, alpha, beta),
+            combine(sums[2], old[2], row, columns[2], bias, alpha, beta),
+            combine(sums[3], old[3], row, columns[3], bias, alpha, beta),
+        )
+        return (
+            apply(x, row, columns[0]),
+            apply(y, row, columns[1]),
+            apply(z, row, columns[2]),
+            apply(w, row, columns[3]),
+        )
+
+    return finish4
+
+
+def _make_combine(epilogue: Epilogue) -> Any:
+    """Device function for what comes before the activation."""
+    BIAS, TRANSPOSED = epilogue.bias, epilogue.transposed
+
+    @device_function
+    def combine(total, old, row, column, bias, alpha, beta):
         x = alpha * total
         if beta != float32(0):
             x += beta * old
         if BIAS:
             x += bias[row if TRANSPOSED else column, 0]
-        x = activate(x)
-        return float32(apply(x, column, row) if TRANSPOSED else apply(x, row, column))
+        return x
 
-    return finish
+    return combine
+
+
+def _make_apply(epilogue: Epilogue) -> Any:
+    """Device function for what comes after it: the user's function."""
+    TRANSPOSED = epilogue.transposed
+    function = _user_function(epilogue.function)
+
+    @device_function
+    def apply(x, row, column):
+        return float32(function(x, column, row) if TRANSPOSED else function(x, row, column))
+
+    return apply
 
 
 @device_function

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import uint32
 
 from numba_gemm.device.activation import LONG
-from numba_gemm.device.epilogue import Epilogue, make_epilogue
-from numba_gemm.device.opaque import opaque
+from numba_gemm.device.epilogue import Epilogue, make_epilogue, make_epilogue4
 from numba_gemm.device.target import device_function
 from numba_gemm.device.vector import load4, store4
 
@@ -18,34 +18,58 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
 
     Outputs outside C[M, N] are not written. C is read only where beta is not 0.
     """
-    finish = make_epilogue(epilogue)
+    finish, finish4 = make_epilogue(epilogue), make_epilogue4(epilogue)
+    # A long activation is a function that takes four values. Without one, edges are stored an output at a time: with
+    # four together the compiler gave rung 6 a main loop with more conflicts of registers (H200: a tenth slower).
+    CALLED = epilogue.activation in LONG
     VECTOR, WHOLE = vector, whole
     ZERO = np.float32(0)
-    NONE, FOUR, ONE, TWO, THREE = (np.uint32(x) for x in (0, 4, 1, 2, 3))
-    # In one piece of straight-line code the compiler computes the activations of all outputs side by side, and takes
-    # up to 255 registers for that: fewer blocks fit, or it spills. Four at a time cost about half as much with small
-    # tiles, and a little more with the largest, of which a multiprocessor has 8 warps (H200: the note on rung 6).
-    FOUR_AT_A_TIME = whole and epilogue.activation in LONG
+    NOTHING = (ZERO, ZERO, ZERO, ZERO)
+    FOUR, ONE, TWO, THREE = (np.uint32(x) for x in (4, 1, 2, 3))
 
     @device_function
-    def exists(row, M):
-        if FOUR_AT_A_TIME:
-            return opaque(M) != NONE  # always; but the compiler does not know, and ends a piece of code here
-        return WHOLE or row < M
+    def four(acc, i, j):
+        return acc[i, j], acc[i, j + ONE], acc[i, j + TWO], acc[i, j + THREE]
 
     @device_function
     def store_vector(C, row, column, acc, i, j, bias, alpha, beta):
-        old = (ZERO, ZERO, ZERO, ZERO)
+        old = NOTHING
         if beta != ZERO:
             old = load4(C, (row, column))
-        store4(
-            C,
-            (row, column),
-            finish(acc[i, j], old[0], row, column, bias, alpha, beta),
-            finish(acc[i, j + ONE], old[1], row, column + ONE, bias, alpha, beta),
-            finish(acc[i, j + TWO], old[2], row, column + TWO, bias, alpha, beta),
-            finish(acc[i, j + THREE], old[3], row, column + THREE, bias, alpha, beta),
-        )
+        columns = (column, column + ONE, column + TWO, column + THREE)
+        sums = four(acc, i, j)
+        x, y, z, w = finish4(sums, old, row, columns, bias, alpha, beta)
+        store4(C, (row, column), x, y, z, w)
+
+    @device_function
+    def inside(column, N):
+        """The column, or the last one of C: what is computed from there in place of outputs outside is not stored."""
+        return uint32(column) if WHOLE else min(uint32(column), uint32(N - ONE))
+
+    @device_function
+    def value(C, row, column, N):
+        return C[row, column] if WHOLE or column < N else ZERO
+
+    @device_function
+    def store_each(C, row, column, N, acc, i, j, bias, alpha, beta):
+        columns = (uint32(column), inside(column + ONE, N), inside(column + TWO, N), inside(column + THREE, N))
+        old = NOTHING
+        if beta != ZERO:
+            old = (
+                C[row, column],
+                value(C, row, column + ONE, N),
+                value(C, row, column + TWO, N),
+                value(C, row, column + THREE, N),
+            )
+        sums = four(acc, i, j)
+        x, y, z, w = finish4(sums, old, row, columns, bias, alpha, beta)
+        C[row, column] = x
+        if WHOLE or column + ONE < N:
+            C[row, column + ONE] = y
+        if WHOLE or column + TWO < N:
+            C[row, column + TWO] = z
+        if WHOLE or column + THREE < N:
+            C[row, column + THREE] = w
 
     @device_function
     def store_scalar(C, row, column, N, x, bias, alpha, beta):
@@ -57,9 +81,12 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
 
     @device_function
     def store(C, row, column, M, N, acc, i, j, bias, alpha, beta):
-        if exists(row, M):
+        if WHOLE or row < M:
             if VECTOR and (WHOLE or column + FOUR <= N):
                 store_vector(C, row, column, acc, i, j, bias, alpha, beta)
+            elif CALLED:
+                if WHOLE or column < N:
+                    store_each(C, row, column, N, acc, i, j, bias, alpha, beta)
             else:
                 # No loop: with an index that is not a constant, acc would leave the registers.
                 store_scalar(C, row, column, N, acc[i, j], bias, alpha, beta)
