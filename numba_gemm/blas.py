@@ -258,7 +258,19 @@ class ProductWithWorkspace(Product):
             super().__call__(a, b, c, bias, alpha, beta, stream)
 
     def direct(self) -> Callable[[int, int, int, int], None]:
-        return self._with_last_scalars  # the workspace is another one on another stream
+        if len(self._launches) != 1:
+            return self._with_last_scalars
+        launch_at = super().direct()
+
+        def in_workspace(a: int, b: int, c: int, stream: int) -> None:
+            place = self._workspaces.get(self._size, stream)
+            if place is None:  # the stream is being captured
+                self._with_last_scalars(a, b, c, stream)
+                return
+            self._move_to(place)
+            launch_at(a, b, c, stream)
+
+        return in_workspace
 
     def _move_to(self, place: Workspace) -> None:
         pointers = place.sums, place.flags
@@ -324,6 +336,11 @@ class Admitted:
         self._span_a, self._span_b, self._span_c = a.span, b.span, c.span
         self._span_bias = bias.span if bias is not None else (0, 0)
 
+    @property
+    def spans(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """The bytes that A, B and C touch, first and one past the last, from their addresses on."""
+        return self._span_a, self._span_b, self._span_c
+
     def may_launch(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> bool:
         """Whether C can be written, lies on one device with the others and, beyond doubt, apart from them.
 
@@ -332,14 +349,14 @@ class Admitted:
         device = c.device
         if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
             return False
-        if not self.apart(a.pointer, b.pointer, c.pointer):
+        if not self._apart(a.pointer, b.pointer, c.pointer):
             return False
         if bias is None:
             return True
         low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
         return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
 
-    def apart(self, a: int, b: int, c: int) -> bool:
+    def _apart(self, a: int, b: int, c: int) -> bool:
         """Whether, with operands at these addresses, the address range of C meets neither that of A nor that of B."""
         low, high = c + self._span_c[0], c + self._span_c[1]
         span_a, span_b = self._span_a, self._span_b

@@ -1,7 +1,7 @@
 """Kernels on the device: made and compiled once, loaded once, launched with few microseconds.
 
 Numba's own launch inspects each argument anew (30 to 70 µs for three arrays). Here the arguments are
-packed into the words that a Numba kernel takes and handed to `cuLaunchKernel` (about 5 µs). In the
+packed as a Numba kernel takes them and handed to `cuLaunchKernel` (about 5 µs). In the
 simulator the same calls run on NumPy arrays, so that one set of tests serves both.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numba import types
 
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.cache import enable_disk_cache
@@ -35,8 +36,13 @@ class LoadedKernel:
     """Machine code on one device, ready to launch."""
 
     name: str
+    #: The kernel, for all devices, and the function that it is on this one. Launching the kernel would have the driver
+    #: look the function up each time.
     handle: int
+    function: Any
     device: int
+    #: The arguments as the machine code takes them: for each, the characters of `struct` for its fields.
+    parameters: tuple[str, ...]
     #: Registers a thread, and bytes of local memory (spills) a thread.
     registers: int
     local_bytes: int
@@ -77,7 +83,9 @@ def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -
     return LoadedKernel(
         name=kernel.py_func.__name__,
         handle=int(function.handle),
+        function=checked("cuKernelGetFunction", cu.cuKernelGetFunction(function.handle)),
         device=device,
+        parameters=tuple(_fields(kind) for kind in signature.args),
         registers=function.attrs.regs,
         local_bytes=function.attrs.local,
         shared_bytes=function.attrs.shared,
@@ -166,11 +174,6 @@ def _by_setting(launch: Launch, a: int, b: int, c: int) -> Callable[[int, int, i
     return launch_at
 
 
-def _float_word(value: float) -> int:
-    word: int = struct.unpack("<i", struct.pack("<f", value))[0]
-    return word
-
-
 class SimulatedLaunch:
     """A launch in the simulator, which runs to its end."""
 
@@ -202,18 +205,18 @@ class SimulatedLaunch:
 class PreparedLaunch:
     """A launch with everything done but the launch: compiled, loaded, its arguments packed.
 
-    Numba's calling convention: an array is the words (meminfo, parent, items, itemsize, data, shape …,
-    strides …), of which kernels use the last ones; a scalar is one word. The driver wants a pointer to each
-    word. A launch keeps the arguments that it was made with alive.
+    The arguments lie in one buffer, as a C structure of their fields would, and the driver copies it whole. A launch
+    keeps the arguments that it was made with alive.
     """
 
     __slots__ = (
         "_address",
         "_arguments",
-        "_first_word",
+        "_buffer",
+        "_extra",
+        "_offsets",
         "_pointers",
         "_prefix",
-        "_words",
         "config",
         "loaded",
         "stream",
@@ -223,46 +226,59 @@ class PreparedLaunch:
         self.loaded: LoadedKernel | None = loaded
         self.stream = stream
         self._arguments = list(arguments)
-        words: list[int] = []
-        self._first_word: list[int] = []
-        for argument in arguments:
-            self._first_word.append(len(words))
-            words.extend(_words_of(argument))
-        self._words = (ctypes.c_int64 * len(words))(*words)
-        start = ctypes.addressof(self._words)
-        self._pointers = (ctypes.c_void_p * len(words))(*range(start, start + 8 * len(words), 8))
-        self._address = ctypes.addressof(self._pointers)
+        layout = "".join(loaded.parameters)
+        size = struct.calcsize(layout)
+        self._buffer = bytearray(-(-size // 8) * 8)
+        struct.pack_into(layout, self._buffer, 0, *(field for argument in arguments for field in _values(argument)))
+        #: Where each argument starts, in bytes.
+        self._offsets = [
+            struct.calcsize("".join((*loaded.parameters[:index], parameter[0]))) - struct.calcsize(parameter[0])
+            for index, parameter in enumerate(loaded.parameters)
+        ]
+        self._pointers = memoryview(self._buffer).cast("Q")
+        first = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
+        self._extra = (ctypes.c_size_t * 6)(_BUFFER_POINTER, first, _BUFFER_SIZE, 0, _END, size)
+        self._address = ctypes.addressof(self._extra)
+        self._extra[3] = self._address + 5 * ctypes.sizeof(ctypes.c_size_t)  # the driver reads the size through it
         self.config = config
         grid, block, shared_bytes = config
-        self._prefix = (loaded.handle, *_xyz(grid), *_xyz(block), shared_bytes)
+        self._prefix = (loaded.function, *_xyz(grid), *_xyz(block), shared_bytes)
+
+    def _pointer(self, position: int) -> int:
+        """Which 8 bytes of the buffer are the address of an array."""
+        return self._offsets[position] // 8 + _DATA_WORD
 
     def set_pointer(self, position: int, pointer: int) -> None:
-        self._words[self._first_word[position] + _DATA_WORD] = pointer
+        self._pointers[self._pointer(position)] = pointer
 
     def set_float(self, position: int, value: float) -> None:
-        self._words[self._first_word[position]] = _float_word(value)
+        struct.pack_into("f", self._buffer, self._offsets[position], value)
 
     def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
-        words, prefix, arguments = self._words, self._prefix, self._address
-        word_a, word_b, word_c = (self._first_word[position] + _DATA_WORD for position in (a, b, c))
+        pointers, prefix, extra = self._pointers, self._prefix, self._address
+        word_a, word_b, word_c = self._pointer(a), self._pointer(b), self._pointer(c)
         launch_kernel, failed = cu.cuLaunchKernel, self._failed
 
         def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
-            words[word_a], words[word_b], words[word_c] = at_a, at_b, at_c
-            (error,) = launch_kernel(*prefix, stream, arguments, 0)
+            pointers[word_a], pointers[word_b], pointers[word_c] = at_a, at_b, at_c
+            (error,) = launch_kernel(*prefix, stream, 0, extra)
             if error:
                 failed(error)
 
         return launch_at
 
     def __call__(self) -> None:
-        (error,) = cu.cuLaunchKernel(*self._prefix, self.stream, self._address, 0)
+        (error,) = cu.cuLaunchKernel(*self._prefix, self.stream, 0, self._address)
         if error:
             self._failed(error)
 
     def _failed(self, error: Any) -> None:
         name = self.loaded.name if self.loaded else ""
-        checked(f"cuLaunchKernel of {name} with (function, grid, block, …) = {self._prefix}", (error,))
+        checked(f"cuLaunchKernel of {name} with (grid, block, shared bytes) = {self._prefix[1:]}", (error,))
+
+
+#: CU_LAUNCH_PARAM_BUFFER_POINTER, …_BUFFER_SIZE and …_END: what follows in the list of `cuLaunchKernel`.
+_BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 0
 
 
 class OntoZeros:
@@ -326,21 +342,26 @@ class InTurn:
             one()
 
 
-#: Which word of an array is its address.
+#: Which field of an array is its address.
 _DATA_WORD = 4
+#: Numba's calling convention: an array is meminfo, parent, items, itemsize, data, shape …, strides …, of which kernels
+#: use the last ones; a scalar is itself.
+_ARRAY = "PPqqP"
+_SCALARS = {types.uint32: "I", types.int64: "q", types.float32: "f"}
 
 
-def _words_of(argument: Argument) -> Iterator[int]:
+def _fields(kind: Any) -> str:
+    """The fields of an argument of that type, in the characters of `struct`."""
+    return _ARRAY + 2 * kind.ndim * "q" if isinstance(kind, types.Array) else _SCALARS[kind]
+
+
+def _values(argument: Argument) -> tuple[int | float, ...]:
+    """What goes there."""
     if isinstance(argument, Operand):
-        yield from (0, 0, argument.size, FLOAT_BYTES, argument.pointer)
-        yield from argument.shape
-        yield from argument.byte_strides
-    elif isinstance(argument, Vector):
-        yield from (0, 0, argument.length, FLOAT_BYTES, argument.pointer, argument.length, FLOAT_BYTES)
-    elif isinstance(argument, float):
-        yield _float_word(argument)
-    else:
-        yield argument
+        return (0, 0, argument.size, FLOAT_BYTES, argument.pointer, *argument.shape, *argument.byte_strides)
+    if isinstance(argument, Vector):
+        return (0, 0, argument.length, FLOAT_BYTES, argument.pointer, argument.length, FLOAT_BYTES)
+    return (argument,)
 
 
 def _xyz(extents: tuple[int, ...]) -> tuple[int, int, int]:

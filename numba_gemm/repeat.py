@@ -43,7 +43,9 @@ def _repeat_with_tensors(
     device = tensors[2].get_device()
     float32, stream_of, current_device = torch.float32, torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
     aligned = blas.alignments(*(operand.pointer for operand in operands))
-    alignments, apart = blas.alignments, admitted.apart
+    all_aligned, alignments = all(aligned), blas.alignments
+    multiple = 16 if all_aligned else FLOAT_BYTES
+    (first_a, end_a), (first_b, end_b), (first_c, end_c) = admitted.spans
     product, launch = admitted.product, admitted.product.direct()
 
     def repeat(a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
@@ -72,10 +74,12 @@ def _repeat_with_tensors(
             or beta != product.beta
             or stream_of(device) != stream
             or current_device() != device
-            or alignments(at_a, at_b, at_c) != aligned
-            or (at_a | at_b | at_c) % FLOAT_BYTES
-            or not apart(at_a, at_b, at_c)
         ):
+            return False
+        if (at_a | at_b | at_c) % multiple or (not all_aligned and alignments(at_a, at_b, at_c) != aligned):
+            return False
+        low, high = at_c + first_c, at_c + end_c
+        if (at_a + first_a < high and low < at_a + end_a) or (at_b + first_b < high and low < at_b + end_b):
             return False
         launch(at_a, at_b, at_c, stream)
         return True

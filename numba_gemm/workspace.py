@@ -20,6 +20,8 @@ from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.runtime import DeviceMemory
 from numba_gemm.tile import FLOAT_BYTES
 
+#: In place of the number of the legacy default stream; others have none below 0.
+_LEGACY_DEFAULT = -1
 #: Partial sums are written by 16 bytes; flags begin at a cache line of their own.
 _ALIGNED_FLOATS = 32
 
@@ -86,9 +88,13 @@ class Workspaces:
         None while the stream is being captured: a graph runs at times of its own, on streams of its own, and must
         not share memory with anything. It needs a workspace `in_stream_order`, which becomes part of it.
         """
-        if runtime.is_capturing(stream):
+        if runtime.is_legacy_default(stream):  # which is never captured, nor destroyed
+            number = _LEGACY_DEFAULT
+        elif runtime.is_capturing(stream):
             return None
-        key = (runtime.current_device(), runtime.stream_id(stream))
+        else:
+            number = runtime.stream_id(stream)
+        key = (runtime.current_device(), number)
         kept = self._kept.get(key)
         if kept is not None:
             of_kept, workspace = kept

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from checks import assert_same, small_integers
 
-from numba_gemm import VERSIONS, api, blas, plan, planning, sgemm
+from numba_gemm import VERSIONS, api, blas, plan, planning, runtime, sgemm, workspace
+from numba_gemm.workspace import Workspaces
 
 pytestmark = pytest.mark.simulator
 
@@ -209,6 +210,35 @@ def test_other_streams_are_looked_at(call, looked_at, monkeypatch, rng):
     looked_at.clear()
     call(*map(Tensor, operands(rng)), stream=5)
     assert not looked_at
+
+
+@pytest.mark.parametrize("name", [version.name for version in GENERAL if version.has_workspace])
+def test_a_workspace_for_each_stream_and_none_that_lasts_for_a_graph(name, looked_at, monkeypatch, rng):
+    monkeypatch.setattr(runtime, "multiprocessors", lambda _device: 4)
+    taken, of_graphs, long = [], [], 64
+    get, in_stream_order = Workspaces.get, workspace.in_stream_order
+    monkeypatch.setattr(Workspaces, "get", lambda *given: taken.append(get(*given)) or taken[-1])
+    monkeypatch.setattr(workspace, "in_stream_order", lambda *given: of_graphs.append(1) or in_stream_order(*given))
+    call, seen = plan(M, N, long, version=name, tile=small_tile(name)), {}
+    for stream, captured in ((0, False), (4096, False), (8192, False), (4096, True), (0, True), (4096, False)):
+        monkeypatch.setattr(current, "stream", stream)
+        monkeypatch.setattr(runtime, "is_capturing", lambda _, captured=captured: captured)
+        for _ in range(3):
+            looked_at.clear(), taken.clear(), of_graphs.clear()
+            a, b, c = (aligned(small_integers(rng, *shape)) for shape in ((M, long), (long, N), (M, N)))
+            call(*map(Tensor, (a, b, c)), stream=stream)
+            assert_same(c, a @ b)
+        assert not looked_at
+        lasting = {place.sums for place in taken if place is not None}
+        if captured and stream:  # the default stream is never captured
+            assert lasting == set()
+            assert of_graphs
+        else:
+            assert len(lasting) == 1
+            assert not of_graphs
+        seen.setdefault(stream, set()).update(lasting)
+    assert not any(seen[one] & seen[other] for one, other in ((0, 4096), (0, 8192), (4096, 8192)))
+    assert all(len(places) <= 1 for places in seen.values())
 
 
 def test_another_current_device_is_looked_at(call, looked_at, monkeypatch, rng):

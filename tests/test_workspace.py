@@ -125,9 +125,9 @@ def test_a_workspace_in_stream_order():
 
 
 def test_a_stream_that_is_captured_gets_none(monkeypatch):
-    monkeypatch.setattr(runtime, "is_capturing", lambda stream: stream == 1)
+    monkeypatch.setattr(runtime, "is_capturing", lambda stream: stream == 4096)
     owner = Workspaces()
-    assert owner.get(SIZE, 1) is None
+    assert owner.get(SIZE, 4096) is None
     assert len(owner) == 0
 
 

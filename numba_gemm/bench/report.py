@@ -226,6 +226,7 @@ def _boundary(stored: dict[str, Any]) -> str:
 def _host_time(stored: dict[str, Any]) -> str:
     results = _results(stored, "host time")
     names = {
+        "launch": "the kernel's launch alone, prepared",
         "plan": "`p = plan(…)`, then `p(a, b, c)`",
         "sgemm": "`sgemm(a, b, c)`",
         "torch.mm": "`torch.mm(a, b, out=c)`",

@@ -1,0 +1,111 @@
+"""Arguments as the driver reads them: the list for `cuLaunchKernel`, the buffer, and where each argument is in it."""
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from numba_gemm import launch
+from numba_gemm.kernels import reduce
+from numba_gemm.kernels.signatures import GENERAL, PLAIN, STAGING, WITH_WORKSPACE
+from numba_gemm.ladder import find
+from numba_gemm.launch import LoadedKernel, PreparedLaunch, Vector
+from numba_gemm.operands import contiguous
+from numba_gemm.tile import LaunchConfig
+from numba_gemm.variant import Variant
+
+SIGNATURES = {
+    "plain": PLAIN,
+    "general": GENERAL,
+    "with a workspace": WITH_WORKSPACE,
+    "reduce": reduce.SIGNATURE,
+    "staging": STAGING,
+}
+
+
+def array(name, dimensions):
+    """The fields of an array as Numba passes them, named for C."""
+    words = ["meminfo", "parent", "items", "itemsize", "data"]
+    words += [f"{what}{axis}" for what in ("shape", "stride") for axis in range(dimensions)]
+    return [(f"{name}_{word}", ctypes.c_int64) for word in words]
+
+
+class OfWorkspace(ctypes.Structure):
+    """The parameters of a kernel with a workspace, laid out by the rules of C."""
+
+    _fields_ = [
+        *(field for name in ("a", "b", "c", "bias") for field in array(name, 2)),
+        *((name, ctypes.c_uint32) for name in ("m", "n", "k")),
+        *((name, ctypes.c_float) for name in ("alpha", "beta")),
+        *((name, ctypes.c_int64) for name in ("a_batch", "b_batch", "c_batch")),
+        *array("sums", 1),
+        *array("flags", 1),
+        ("batch", ctypes.c_uint32),
+    ]
+
+
+def as_the_driver_reads(prepared):
+    """The buffer that the list of `cuLaunchKernel` leads to, and its size."""
+    key_of_pointer, pointer, key_of_size, size, end = (ctypes.c_size_t * 5).from_address(prepared._address)
+    assert (key_of_pointer, key_of_size, end) == (1, 2, 0)
+    return pointer, ctypes.c_size_t.from_address(size).value
+
+
+@pytest.fixture
+def prepared():
+    parameters = tuple(launch._fields(kind) for kind in WITH_WORKSPACE.args)
+    loaded = LoadedKernel("kernel", 0, None, 0, parameters, registers=1, local_bytes=0, shared_bytes=0)
+    matrices = [contiguous(name, (8, 16), 4096 * at) for at, name in enumerate(("a", "b", "c", "bias"), 1)]
+    sums, flags = Vector(1 << 40, 100, np.float32), Vector(1 << 41, 7, np.uint32)
+    arguments = [*matrices, 8, 16, 2**32 - 1, 1.5, -0.5, 1 << 35, -3, 0, sums, flags, 9]
+    return PreparedLaunch(loaded, LaunchConfig((1, 1), (32, 1)), arguments, 0)
+
+
+def test_every_argument_is_where_c_would_have_it(prepared):
+    address, size = as_the_driver_reads(prepared)
+    found = OfWorkspace.from_address(address)
+    assert size == OfWorkspace.batch.offset + 4, "without the padding at the end of a structure"
+    assert [found.a_data, found.b_data, found.c_data, found.bias_data] == [4096, 8192, 12288, 16384]
+    assert [found.a_items, found.a_itemsize, found.a_shape0, found.a_shape1] == [128, 4, 8, 16]
+    assert [found.bias_stride0, found.bias_stride1] == [64, 4]
+    assert [found.m, found.n, found.k, found.alpha, found.beta] == [8, 16, 2**32 - 1, 1.5, -0.5]
+    assert [found.a_batch, found.b_batch, found.c_batch] == [1 << 35, -3, 0]
+    assert [found.sums_data, found.sums_shape0, found.sums_stride0] == [1 << 40, 100, 4]
+    assert [found.flags_data, found.flags_items, found.batch] == [1 << 41, 7, 9]
+
+
+def test_what_changes_and_nothing_else(prepared):
+    address, size = as_the_driver_reads(prepared)
+    expected = OfWorkspace.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(OfWorkspace)))
+    prepared.set_pointer(1, 20480)
+    prepared.set_pointer(12, 1 << 42)
+    prepared.set_float(7, float("inf"))
+    prepared.set_float(8, 0.25)
+    expected.b_data, expected.sums_data, expected.alpha, expected.beta = 20480, 1 << 42, float("inf"), 0.25
+    assert ctypes.string_at(address, size) == bytes(expected)[:size]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_the_layout_is_that_of_the_machine_code(name):
+    from cuda.bindings import driver as cu
+
+    from numba_gemm.driver import _staging_kernel
+
+    skinny, boundary, naive = find("skinny"), find("boundary"), find("naive")
+    kernels = {
+        "plain": lambda: launch.gemm_kernel(naive, naive.default_tile),
+        "general": lambda: launch.gemm_kernel(boundary, boundary.default_tile, Variant()),
+        "with a workspace": lambda: launch.gemm_kernel(skinny, skinny.default_tile, Variant(rows=1)),
+        "reduce": lambda: launch.reduce_kernel(find("split_k").default_tile, Variant()),
+        "staging": _staging_kernel,
+    }
+    loaded = launch.load(kernels[name](), SIGNATURES[name])
+    fields = "".join(loaded.parameters)
+    for index in range(len(fields)):
+        error, offset, size = cu.cuKernelGetParamInfo(loaded.handle, index)
+        assert int(error) == 0
+        assert size == struct.calcsize(fields[index])
+        assert offset + size == struct.calcsize(fields[: index + 1])
+    assert int(cu.cuKernelGetParamInfo(loaded.handle, len(fields))[0]) != 0
