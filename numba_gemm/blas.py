@@ -229,7 +229,7 @@ class Product:
 class ProductWithWorkspace(Product):
     """The same, for a version whose blocks exchange partial sums: at each call, in the workspace of its stream."""
 
-    __slots__ = ("_place", "_size", "_workspaces")
+    __slots__ = ("_device", "_flags", "_size", "_sums", "_workspaces")
 
     def __init__(
         self,
@@ -245,10 +245,12 @@ class ProductWithWorkspace(Product):
     ) -> None:
         super().__init__(version, tile, arrangement, epilogue, bias, alpha, beta)
         self._workspaces, self._size = workspaces, size
-        self._place = (0, 0)
+        self._device = runtime.current_device()
+        #: The addresses of the present workspace; not itself, so that it can go when a larger one comes.
+        self._sums, self._flags = 0, 0
 
     def __call__(self, a: int, b: int, c: int, bias: int | None, alpha: float, beta: float, stream: int) -> None:
-        place = self._workspaces.get(self._size, stream)
+        place = self._workspaces.get(self._size, stream, self._device)
         if place is not None:
             self._move_to(place)
             super().__call__(a, b, c, bias, alpha, beta, stream)
@@ -260,10 +262,10 @@ class ProductWithWorkspace(Product):
     def direct(self) -> Callable[[int, int, int, int], None]:
         if len(self._launches) != 1:
             return self._with_last_scalars
-        launch_at = super().direct()
+        launch_at, workspaces, size, device = super().direct(), self._workspaces, self._size, self._device
 
         def in_workspace(a: int, b: int, c: int, stream: int) -> None:
-            place = self._workspaces.get(self._size, stream)
+            place = workspaces.get(size, stream, device)
             if place is None:  # the stream is being captured
                 self._with_last_scalars(a, b, c, stream)
                 return
@@ -273,12 +275,12 @@ class ProductWithWorkspace(Product):
         return in_workspace
 
     def _move_to(self, place: Workspace) -> None:
-        pointers = place.sums, place.flags
-        if pointers != self._place:
-            for prepared in self.launches:
-                prepared.set_pointer(_SUMS, place.sums)
-                prepared.set_pointer(_FLAGS, place.flags)
-            self._place = pointers
+        if place.sums == self._sums and place.flags == self._flags:
+            return
+        for prepared in self.launches:
+            prepared.set_pointer(_SUMS, place.sums)
+            prepared.set_pointer(_FLAGS, place.flags)
+        self._sums, self._flags = place.sums, place.flags
 
 
 def product(

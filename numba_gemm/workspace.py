@@ -82,8 +82,10 @@ class Workspaces:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, size: WorkspaceSize, stream: int) -> Workspace | None:
+    def get(self, size: WorkspaceSize, stream: int, device: int | None = None) -> Workspace | None:
         """The workspace for a launch on that stream of the current device, at least that large.
+
+        A caller that knows which device is the current one may say so.
 
         None while the stream is being captured: a graph runs at times of its own, on streams of its own, and must
         not share memory with anything. It needs a workspace `in_stream_order`, which becomes part of it.
@@ -94,7 +96,7 @@ class Workspaces:
             return None
         else:
             number = runtime.stream_id(stream)
-        key = (runtime.current_device(), number)
+        key = (runtime.current_device() if device is None else device, number)
         kept = self._kept.get(key)
         if kept is not None:
             of_kept, workspace = kept
