@@ -269,7 +269,8 @@ class ProductWithWorkspace(Product):
             if place is None:  # the stream is being captured
                 self._with_last_scalars(a, b, c, stream)
                 return
-            self._move_to(place)
+            if place.sums != self._sums or place.flags != self._flags:
+                self._move_to(place)
             launch_at(a, b, c, stream)
 
         return in_workspace

@@ -101,13 +101,9 @@ def wait_for_producer(producer: int, stream: int) -> None:
         cu.cuEventDestroy(event)
 
 
-#: Handles of the legacy default stream. The bindings can be told that 0 is the thread's own default stream instead.
-_LEGACY_DEFAULT = (1,) if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0" else (0, 1)
-
-
-def is_legacy_default(stream: int) -> bool:
-    """Whether a stream is the default one that all threads share; it can be neither captured nor destroyed."""
-    return stream in _LEGACY_DEFAULT
+#: Handles of the default stream that all threads share, which can be neither captured nor destroyed. The bindings can be
+#: told that 0 is the thread's own default stream instead.
+LEGACY_DEFAULT = (1,) if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0" else (0, 1)
 
 
 def stream_id(stream: int) -> int:

@@ -90,7 +90,7 @@ class Workspaces:
         None while the stream is being captured: a graph runs at times of its own, on streams of its own, and must
         not share memory with anything. It needs a workspace `in_stream_order`, which becomes part of it.
         """
-        if runtime.is_legacy_default(stream):  # which is never captured, nor destroyed
+        if stream in runtime.LEGACY_DEFAULT:
             number = _LEGACY_DEFAULT
         elif runtime.is_capturing(stream):
             return None
