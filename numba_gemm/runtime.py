@@ -101,8 +101,8 @@ def wait_for_producer(producer: int, stream: int) -> None:
         cu.cuEventDestroy(event)
 
 
-#: Handles of the default stream that all threads share, which can be neither captured nor destroyed. The bindings can be
-#: told that 0 is the thread's own default stream instead.
+#: Handles of the default stream that all threads share, which can be neither captured nor destroyed. The bindings can
+#: be told that 0 is the thread's own default stream instead.
 LEGACY_DEFAULT = (1,) if os.environ.get("CUDA_PYTHON_CUDA_PER_THREAD_DEFAULT_STREAM", "0") != "0" else (0, 1)
 
 
