@@ -15,13 +15,13 @@ import pytest
 from conftest import Measurement, Target, clock
 from cuda.bindings import driver as cu
 
-from numba_gemm import Tile, ladder, launch
+from numba_gemm import Tile, ladder, launch, loading
 from numba_gemm.analysis.device_at_hand import at_hand, resident_blocks
 from numba_gemm.analysis.occupancy import filling_shared_bytes, occupancy
 from numba_gemm.analysis.waves import waves
 from numba_gemm.comparison import Problem
 from numba_gemm.kernels.signatures import PLAIN
-from numba_gemm.launch import LoadedKernel
+from numba_gemm.loading import LoadedKernel
 from numba_gemm.runtime import checked
 
 #: Version, tile, and blocks on a multiprocessor, the most of them as many as fit on an H200.
@@ -60,7 +60,7 @@ def allowed(loaded: LoadedKernel, shared_bytes: int) -> Iterator[None]:
 def test_resident_warps(measurement: Measurement, problem: Problem, name: str, tile: Tile, blocks: int) -> None:
     version, device = ladder.find(name), at_hand()
     assert device is not None
-    loaded = launch.load(launch.gemm_kernel(version, tile), PLAIN)
+    loaded = loading.load(loading.gemm_kernel(version, tile), PLAIN)
     of_block = filling_shared_bytes(blocks, device)
     shared_bytes = of_block - loaded.shared_bytes
     predicted = occupancy(tile.threads, loaded.registers, of_block, device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from conftest import Measurement, clock, shared_problem
 
-from numba_gemm import Version, ladder, launch
+from numba_gemm import Version, ladder, loading
 from numba_gemm.analysis.device_at_hand import at_hand
 from numba_gemm.analysis.occupancy import occupancy
 from numba_gemm.analysis.structure import dynamic_shared_bytes
@@ -39,7 +39,7 @@ def test_waves(measurement: Measurement, version: Version, wanted: float) -> Non
     tile, device = version.default_tile, at_hand()
     assert device is not None
     dynamic = dynamic_shared_bytes(version, tile, Variant())
-    loaded = launch.load(launch.gemm_kernel(version, tile, Variant()), version.signature, dynamic)
+    loaded = loading.load(loading.gemm_kernel(version, tile, Variant()), version.signature, dynamic)
     resident = occupancy(tile.threads, loaded.registers, loaded.shared_bytes + dynamic, device).blocks_per_sm
     m, n, k = shape_of(tile, wanted, device.multiprocessors, resident)
     columns, rows = tile.grid(m, n)

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from numba_gemm import blas, driver, ladder, request, runtime
+from numba_gemm import driver, ladder, request, runtime
+from numba_gemm.admitted import Admitted, Products, layout_of
 from numba_gemm.arrange import arrange
 from numba_gemm.operands import Operand, as_operand, wait_for_producers
+from numba_gemm.product import product_of
 from numba_gemm.repeat import repeat_of
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import Tile
 from numba_gemm.tuning import database
 
-_products = blas.Products()
+_products = Products()
 
 
 def sgemm(
@@ -93,7 +95,7 @@ def sgemm(
     matrix_c = as_operand(c, "c", handle)
 
     # A layout that this thread has launched before needs no second look, only the places in memory do.
-    known = _products.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
+    known = _products.get(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
     if known is not None and known.may_launch(matrix_a, matrix_b, matrix_c, vector):
         with runtime.on_device(matrix_c.device or 0):
             known.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
@@ -136,9 +138,9 @@ def sgemm(
                 few_rows=chosen.few_rows,
             )
             workspaces = _products.workspaces
-            product = blas.product(chosen, used_tile, arrangement, finish, vector, alpha, beta, workspaces)
-            admitted = blas.Admitted(product, matrix_a, matrix_b, matrix_c, vector)
-            _products.add(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
+            product = product_of(chosen, used_tile, arrangement, finish, vector, alpha, beta, workspaces)
+            admitted = Admitted(product, matrix_a, matrix_b, matrix_c, vector)
+            _products.add(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
             admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
         else:
             wait_for_producers(operands, handle)

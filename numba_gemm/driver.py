@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from numba_gemm import blas, launch
+from numba_gemm import blas, launch, loading
 from numba_gemm.arrange import arrange
 from numba_gemm.comparison import Comparison, Problem
 from numba_gemm.device import SIMULATOR
@@ -37,7 +37,7 @@ def prepare_gemm(version: Version, tile: Tile, a: Operand, b: Operand, c: Operan
             version, tile, arrange(a, b, c, few_rows=version.few_rows), Epilogue(), None, 1.0, 0.0, stream
         )
     (m, k), n = a.shape, b.shape[1]
-    kernel = launch.gemm_kernel(version, tile)
+    kernel = loading.gemm_kernel(version, tile)
     if version.a_k_major:
         a = a.transposed
     launches: list[launch.Launch] = []
@@ -66,7 +66,7 @@ def _staging_kernel() -> Any:
 
 def load_staging() -> None:
     """Compile and load the copy kernel on the current device, so that a later copy only launches."""
-    launch.load(_staging_kernel(), STAGING)
+    loading.load(_staging_kernel(), STAGING)
 
 
 def launch_copy(source: Operand, target: Operand, stream: int) -> None:
@@ -175,14 +175,14 @@ def compare(
 
     cublas = Cublas()
     run: Callable[[], None]
-    loaded: launch.LoadedKernel | None
+    loaded: loading.LoadedKernel | None
     if used_tile.padded(m, n, k) == (m, n, k) or not chosen.needs_whole_tiles:
         a, b, c_operand = operands
         (prepared,) = prepare_gemm(chosen, used_tile, in_layout(chosen, a), b, c_operand, 0)
         run, loaded = prepared, prepared.loaded
     else:
         run = partial(multiply, chosen, used_tile, *operands, 0)
-        loaded = launch.load(launch.gemm_kernel(chosen, used_tile), PLAIN, used_tile.shared_bytes)
+        loaded = loading.load(loading.gemm_kernel(chosen, used_tile), PLAIN, used_tile.shared_bytes)
     times = GpuTimer().compare({"version": run, "cuBLAS": lambda: cublas.sgemm(*operands)}, rounds=rounds)
     return Comparison(
         chosen,

@@ -1,4 +1,4 @@
-"""Kernels on the device: made and compiled once, loaded once, launched with few microseconds.
+"""Kernels launched with few microseconds: everything is done before, but the launch.
 
 Numba's own launch inspects each argument anew (30 to 70 µs for three arrays). Here the arguments are
 packed as a Numba kernel takes them and handed to `cuLaunchKernel` (about 5 µs). In the
@@ -9,137 +9,20 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numba import types
 
+from numba_gemm.arguments import DATA_FIELD, Argument, Vector, values
 from numba_gemm.device import SIMULATOR
-from numba_gemm.device.cache import enable_disk_cache
-from numba_gemm.device.epilogue import require_compilable
-from numba_gemm.kernels import reduce
-from numba_gemm.ladder import Version
+from numba_gemm.loading import LoadedKernel, load
 from numba_gemm.operands import Operand
-from numba_gemm.runtime import checked, current_device, zero_matrix
-from numba_gemm.tile import FLOAT_BYTES, STATIC_SHARED_BYTES, LaunchConfig, Tile
-from numba_gemm.variant import Variant
+from numba_gemm.runtime import checked, zero_matrix
+from numba_gemm.tile import FLOAT_BYTES, LaunchConfig
 
 if not SIMULATOR:
     from cuda.bindings import driver as cu
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedKernel:
-    """Machine code on one device, ready to launch."""
-
-    name: str
-    #: The kernel, for all devices, and the function that it is on this one. Launching the kernel would have the driver
-    #: look the function up each time.
-    handle: int
-    function: Any
-    device: int
-    #: The arguments as the machine code takes them: for each, the characters of `struct` for its fields.
-    parameters: tuple[str, ...]
-    #: Registers a thread, and bytes of local memory (spills) a thread.
-    registers: int
-    local_bytes: int
-    #: Static shared memory of a block, in bytes.
-    shared_bytes: int
-
-
-_loaded: dict[tuple[int, int], LoadedKernel] = {}
-_load_lock = threading.Lock()
-
-
-def load(kernel: Any, signature: Any, dynamic_shared_bytes: int = 0) -> LoadedKernel:
-    """Compile (or fetch from disk) and load a kernel on the current device, once.
-
-    `dynamic_shared_bytes` is what launches will ask for; above 48 KB the kernel has to opt in.
-    """
-    device = current_device()
-    key = (id(kernel), device)  # kernels are cached for the life of the process, so ids are unique
-    found = _loaded.get(key)
-    if found is not None:
-        return found
-    with _load_lock:
-        if key not in _loaded:
-            _loaded[key] = _load(kernel, signature, device, dynamic_shared_bytes)
-        return _loaded[key]
-
-
-def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -> LoadedKernel:
-    overload = kernel.compile(signature.args)
-    function = overload._codelibrary.get_cufunc()
-    overload.bind()
-    if dynamic_shared_bytes > STATIC_SHARED_BYTES:
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        checked(
-            "cuKernelSetAttribute",
-            cu.cuKernelSetAttribute(attribute, dynamic_shared_bytes, function.handle, device),
-        )
-    return LoadedKernel(
-        name=kernel.py_func.__name__,
-        handle=int(function.handle),
-        function=checked("cuKernelGetFunction", cu.cuKernelGetFunction(function.handle)),
-        device=device,
-        parameters=tuple(_fields(kind) for kind in signature.args),
-        registers=function.attrs.regs,
-        local_bytes=function.attrs.local,
-        shared_bytes=function.attrs.shared,
-    )
-
-
-_kernels: dict[tuple[str, Tile, Variant | None], Any] = {}
-_reduce_kernels: dict[tuple[Tile, Variant], Any] = {}
-_make_lock = threading.Lock()
-
-
-def gemm_kernel(version: Version, tile: Tile, variant: Variant | None = None) -> Any:
-    """The kernel of a version, tile and (for rungs with edges) variant, with its place on disk; made once."""
-    key = (version.name, tile, variant)
-    found = _kernels.get(key)
-    if found is not None:
-        return found
-    with _make_lock:
-        if key not in _kernels:
-            if variant is not None and variant.epilogue.function is not None:
-                require_compilable(variant.epilogue.function)
-            kernel = version.make_kernel(tile, variant)
-            if not version.foreign_files:  # Numba cannot cache a kernel with linked files
-                enable_disk_cache(kernel, f"{version.name} {tile!r} {variant!r}")
-            _kernels[key] = kernel
-        return _kernels[key]
-
-
-def reduce_kernel(tile: Tile, variant: Variant) -> Any:
-    """The kernel that adds up the parts of the outputs, with its place on disk; made once."""
-    variant = reduce.variant_of(variant)
-    key = (tile, variant)
-    with _make_lock:
-        if key not in _reduce_kernels:
-            kernel = reduce.make_kernel(tile, variant)
-            enable_disk_cache(kernel, f"reduce {tile!r} {variant!r}")
-            _reduce_kernels[key] = kernel
-        return _reduce_kernels[key]
-
-
-# Arguments and launches ------------------------------------------------------------------------------
-
-
-class Vector(NamedTuple):
-    """A contiguous array of 4-byte numbers on the device: one part of a workspace."""
-
-    pointer: int
-    length: int
-    dtype: type[np.float32] | type[np.uint32]
-    #: Keeps the memory alive as long as the launch.
-    owner: Any = None
-
-
-Argument = Operand | Vector | int | float
 
 
 class Launch(Protocol):
@@ -196,10 +79,10 @@ class SimulatedLaunch:
 
     def __call__(self) -> None:
         grid, block, shared_bytes = self.config
-        values = [
+        passed = [
             _simulator_array(value) if isinstance(value, Operand | Vector) else value for value in self._arguments
         ]
-        self._kernel[grid, block, 0, shared_bytes](*values)
+        self._kernel[grid, block, 0, shared_bytes](*passed)
 
 
 class PreparedLaunch:
@@ -229,7 +112,7 @@ class PreparedLaunch:
         layout = "".join(loaded.parameters)
         size = struct.calcsize(layout)
         self._buffer = bytearray(-(-size // 8) * 8)
-        struct.pack_into(layout, self._buffer, 0, *(field for argument in arguments for field in _values(argument)))
+        struct.pack_into(layout, self._buffer, 0, *(field for argument in arguments for field in values(argument)))
         #: Where each argument starts, in bytes.
         self._offsets = [
             struct.calcsize("".join((*loaded.parameters[:index], parameter[0]))) - struct.calcsize(parameter[0])
@@ -246,7 +129,7 @@ class PreparedLaunch:
 
     def _pointer(self, position: int) -> int:
         """Which 8 bytes of the buffer are the address of an array."""
-        return self._offsets[position] // 8 + _DATA_WORD
+        return self._offsets[position] // 8 + DATA_FIELD
 
     def set_pointer(self, position: int, pointer: int) -> None:
         self._pointers[self._pointer(position)] = pointer
@@ -340,28 +223,6 @@ class InTurn:
         for one in (self._first, self._then):
             one.stream = self.stream
             one()
-
-
-#: Which field of an array is its address.
-_DATA_WORD = 4
-#: Numba's calling convention: an array is meminfo, parent, items, itemsize, data, shape …, strides …, of which kernels
-#: use the last ones; a scalar is itself.
-_ARRAY = "PPqqP"
-_SCALARS = {types.uint32: "I", types.int64: "q", types.float32: "f"}
-
-
-def _fields(kind: Any) -> str:
-    """The fields of an argument of that type, in the characters of `struct`."""
-    return _ARRAY + 2 * kind.ndim * "q" if isinstance(kind, types.Array) else _SCALARS[kind]
-
-
-def _values(argument: Argument) -> tuple[int | float, ...]:
-    """What goes there."""
-    if isinstance(argument, Operand):
-        return (0, 0, argument.size, FLOAT_BYTES, argument.pointer, *argument.shape, *argument.byte_strides)
-    if isinstance(argument, Vector):
-        return (0, 0, argument.length, FLOAT_BYTES, argument.pointer, argument.length, FLOAT_BYTES)
-    return (argument,)
 
 
 def _xyz(extents: tuple[int, ...]) -> tuple[int, int, int]:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from numba_gemm import blas, driver, ladder, launch, request, runtime
+from numba_gemm import blas, driver, ladder, loading, request, runtime
+from numba_gemm.admitted import Admitted, Layout, layout_of
 from numba_gemm.arrange import arrange
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.operands import Operand, as_operand, contiguous, wait_for_producers
+from numba_gemm.product import Product, product_of
 from numba_gemm.repeat import Repeat, repeat_of
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import LaunchConfig, Tile
@@ -44,7 +46,7 @@ class Plan:
         self._device = runtime.current_device()
         self._shape_a, self._shape_b = shape.of_a(trans_a), shape.of_b(trans_b)
         #: By strides and alignment of the operands; a new entry costs no compilation.
-        self._admitted: dict[blas.Layout, blas.Admitted] = {}
+        self._admitted: dict[Layout, Admitted] = {}
         self._workspaces = Workspaces()
         self._variants: set[Variant] = set()
         self._repeat: Repeat | None = None
@@ -99,7 +101,7 @@ class Plan:
             as_operand(c, "c", handle),
         )
         vector = None if bias is None else as_operand(bias, "bias", handle)
-        admitted = self._admitted.get(blas.layout_of(matrix_a, matrix_b, matrix_c, vector, alpha))
+        admitted = self._admitted.get(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha))
         if admitted is None or not admitted.may_launch(matrix_a, matrix_b, matrix_c, vector):
             self._check(matrix_a, matrix_b, matrix_c, vector)
         with runtime.on_device(self._device):
@@ -113,12 +115,12 @@ class Plan:
                     self._repeat = repeat_of(admitted, (a, b, c), (matrix_a, matrix_b, matrix_c))
         return c
 
-    def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Admitted:
-        admitted = blas.Admitted(self._product(a, b, c, bias, alpha), a, b, c, bias)
-        self._admitted[blas.layout_of(a, b, c, bias, alpha)] = admitted
+    def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> Admitted:
+        admitted = Admitted(self._product(a, b, c, bias, alpha), a, b, c, bias)
+        self._admitted[layout_of(a, b, c, bias, alpha)] = admitted
         return admitted
 
-    def _product(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> blas.Product:
+    def _product(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> Product:
         arrangement = arrange(
             *(request.shared_matrix(a), request.shared_matrix(b), c),
             trans_a=self._trans_a,
@@ -133,7 +135,7 @@ class Plan:
                 "or make them contiguous"
             )
         self._variants.add(variant)
-        return blas.product(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0, self._workspaces)
+        return product_of(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0, self._workspaces)
 
     def _check(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         if (bias is not None) != self._epilogue.bias:
@@ -165,19 +167,19 @@ class Plan:
         batch = self._shape.batch
         return str(shape) if batch is None else f"{shape}, {(1, *shape)} or {(batch, *shape)}"
 
-    def _compile(self) -> tuple[LaunchConfig, launch.LoadedKernel | None]:
+    def _compile(self) -> tuple[LaunchConfig, loading.LoadedKernel | None]:
         """Load everything that a call may need; the configuration for aligned operands."""
         m, n, k = self._shape.m, self._shape.n, self._shape.k
         nothing = LaunchConfig((0, 0, 0), (self._tile.threads, 1))
         if m == 0 or n == 0 or self._shape.batch == 0:
             return nothing, None
         if not self._chosen.takes_variants:
-            kernel = launch.gemm_kernel(self._chosen, self._tile)
+            kernel = loading.gemm_kernel(self._chosen, self._tile)
             config = self._chosen.module.launch_config(self._tile, m, n, k)
             if SIMULATOR:
                 return config, None
             driver.load_staging()
-            return config, launch.load(kernel, self._chosen.signature, config.shared_bytes)
+            return config, loading.load(kernel, self._chosen.signature, config.shared_bytes)
         bias = Operand("bias", _UNALIGNED, (n,), (1,), device=self._device) if self._epilogue.bias else None
         prepared = []
         for pointer, alpha in ((_ALIGNED, 1.0), (_UNALIGNED, 1.0), (_UNALIGNED, 0.0)):

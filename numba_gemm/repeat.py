@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from numba_gemm import blas
+from numba_gemm.admitted import Admitted, alignments
 from numba_gemm.operands import Operand
 from numba_gemm.tile import FLOAT_BYTES
 
@@ -20,7 +20,7 @@ Repeat = Callable[[Any, Any, Any, float, float, int], bool]
 
 
 def repeat_of(
-    admitted: blas.Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
+    admitted: Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
 ) -> Repeat | None:
     """What repeats a product that has just been launched with these; None unless all three are plain tensors."""
     if admitted.repeat is None:
@@ -29,7 +29,7 @@ def repeat_of(
 
 
 def _repeat_with_tensors(
-    admitted: blas.Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
+    admitted: Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
 ) -> Repeat | None:
     torch: Any = sys.modules.get("torch")
     if torch is None or any(type(tensor) is not torch.Tensor for tensor in tensors):
@@ -42,8 +42,8 @@ def _repeat_with_tensors(
     strides_a, strides_b, strides_c = (tensor.stride() for tensor in tensors)
     device = tensors[2].get_device()
     float32, stream_of, current_device = torch.float32, torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
-    aligned = blas.alignments(*(operand.pointer for operand in operands))
-    all_aligned, alignments = all(aligned), blas.alignments
+    aligned = alignments(*(operand.pointer for operand in operands))
+    all_aligned = all(aligned)
     multiple = 16 if all_aligned else FLOAT_BYTES
     (first_a, end_a), (first_b, end_b), (first_c, end_c) = admitted.spans
     product, launch = admitted.product, admitted.product.direct()

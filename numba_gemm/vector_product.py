@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from numba_gemm import blas, ladder, request, runtime
+from numba_gemm import ladder, request, runtime
+from numba_gemm.admitted import Admitted, Products, layout_of
 from numba_gemm.arrange import arrange
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels.skinny import GEMV_TILE
 from numba_gemm.operands import Operand, as_operand, overlap
+from numba_gemm.product import product_of
 from numba_gemm.streams import stream_handle
 
-_products = blas.Products()
+_products = Products()
 
 
 def gemv(
@@ -68,12 +70,12 @@ def gemv(
         if of_y is None:
             y = cuda.device_array(outputs, np.float32)
             of_y = _as_column(as_operand(y, "y", handle), outputs, matrix, trans_a)
-        layout = blas.layout_of(matrix, of_x, of_y, None, alpha, bool(trans_a))
+        layout = layout_of(matrix, of_x, of_y, None, alpha, bool(trans_a))
         admitted = _products.get(layout)
         if admitted is None:
             arrangement = arrange(matrix, of_x, of_y, trans_a=trans_a, few_rows=True)
-            product = blas.product(version, tile, arrangement, Epilogue(), None, alpha, beta, _products.workspaces)
-            admitted = blas.Admitted(product, matrix, of_x, of_y, None)
+            product = product_of(version, tile, arrangement, Epilogue(), None, alpha, beta, _products.workspaces)
+            admitted = Admitted(product, matrix, of_x, of_y, None)
             _products.add(layout, admitted)
         admitted.launch(matrix, of_x, of_y, None, alpha, beta, handle)
     return y

@@ -15,7 +15,7 @@ import numba_gemm
 from numba_gemm.device import SIMULATOR, cache
 from numba_gemm.kernels.signatures import PLAIN
 from numba_gemm.ladder import VERSIONS, find
-from numba_gemm.launch import gemm_kernel
+from numba_gemm.loading import gemm_kernel
 from numba_gemm.tile import Tile
 
 if not SIMULATOR:
@@ -133,7 +133,7 @@ import json
 import numpy as np
 from numba import cuda
 from numba_gemm import sgemm
-from numba_gemm.launch import gemm_kernel
+from numba_gemm.loading import gemm_kernel
 from numba_gemm.ladder import find
 
 a = np.arange(128 * 8, dtype=np.float32).reshape(128, 8) % 7

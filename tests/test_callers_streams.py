@@ -8,7 +8,8 @@ from foreign import DlpackOnly, K, M, N, numbers, on_host
 from guarded import DeviceView, pointer_of
 from numba import cuda
 
-from numba_gemm import VERSIONS, api, blas, sgemm
+from numba_gemm import VERSIONS, api, sgemm
+from numba_gemm.admitted import Products
 from numba_gemm.streams import stream_handle
 
 pytestmark = pytest.mark.gpu
@@ -37,7 +38,7 @@ def turns(monkeypatch):
         wait[1, 1](1)
         for remembered in (False, False, True, True):
             if not remembered:
-                monkeypatch.setattr(api, "_products", blas.Products())
+                monkeypatch.setattr(api, "_products", Products())
             yield
 
     return each()

@@ -13,7 +13,7 @@ from checks import assert_exact, assert_same, normals, small_integers, units, wi
 from guarded import DeviceView, bits, pointer_of
 from numba import cuda, float32, int64
 
-from numba_gemm import VERSIONS, Version, launch, sgemm
+from numba_gemm import VERSIONS, Version, loading, sgemm
 
 pytestmark = pytest.mark.gpu
 
@@ -197,11 +197,11 @@ def test_threads_with_streams_of_their_own(version):
 @EVERY
 def test_the_first_calls_of_many_threads_compile_once(version, rng, monkeypatch):
     made, loaded = [], []
-    make_kernel, load = Version.make_kernel, launch._load
-    monkeypatch.setattr(launch, "_kernels", {})
-    monkeypatch.setattr(launch, "_loaded", {})
+    make_kernel, load = Version.make_kernel, loading._load
+    monkeypatch.setattr(loading, "_kernels", {})
+    monkeypatch.setattr(loading, "_loaded", {})
     monkeypatch.setattr(Version, "make_kernel", lambda *a: made.append(a) or make_kernel(*a))
-    monkeypatch.setattr(launch, "_load", lambda *a: loaded.append(a) or load(*a))
+    monkeypatch.setattr(loading, "_load", lambda *a: loaded.append(a) or load(*a))
     tile = version.default_tile
     a, b = wide_integers(rng, tile.bm, tile.bk), units(rng, tile.bk, tile.bn)
     device_a, device_b = cuda.to_device(a), cuda.to_device(b)

@@ -6,11 +6,13 @@ import struct
 import numpy as np
 import pytest
 
-from numba_gemm import launch
+from numba_gemm import loading
+from numba_gemm.arguments import Vector, fields
 from numba_gemm.kernels import reduce
 from numba_gemm.kernels.signatures import GENERAL, PLAIN, STAGING, WITH_WORKSPACE
 from numba_gemm.ladder import find
-from numba_gemm.launch import LoadedKernel, PreparedLaunch, Vector
+from numba_gemm.launch import PreparedLaunch
+from numba_gemm.loading import LoadedKernel
 from numba_gemm.operands import contiguous
 from numba_gemm.tile import LaunchConfig
 from numba_gemm.variant import Variant
@@ -54,7 +56,7 @@ def as_the_driver_reads(prepared):
 
 @pytest.fixture
 def prepared():
-    parameters = tuple(launch._fields(kind) for kind in WITH_WORKSPACE.args)
+    parameters = tuple(fields(kind) for kind in WITH_WORKSPACE.args)
     loaded = LoadedKernel("kernel", 0, None, 0, parameters, registers=1, local_bytes=0, shared_bytes=0)
     matrices = [contiguous(name, (8, 16), 4096 * at) for at, name in enumerate(("a", "b", "c", "bias"), 1)]
     sums, flags = Vector(1 << 40, 100, np.float32), Vector(1 << 41, 7, np.uint32)
@@ -95,17 +97,17 @@ def test_the_layout_is_that_of_the_machine_code(name):
 
     skinny, boundary, naive = find("skinny"), find("boundary"), find("naive")
     kernels = {
-        "plain": lambda: launch.gemm_kernel(naive, naive.default_tile),
-        "general": lambda: launch.gemm_kernel(boundary, boundary.default_tile, Variant()),
-        "with a workspace": lambda: launch.gemm_kernel(skinny, skinny.default_tile, Variant(rows=1)),
-        "reduce": lambda: launch.reduce_kernel(find("split_k").default_tile, Variant()),
+        "plain": lambda: loading.gemm_kernel(naive, naive.default_tile),
+        "general": lambda: loading.gemm_kernel(boundary, boundary.default_tile, Variant()),
+        "with a workspace": lambda: loading.gemm_kernel(skinny, skinny.default_tile, Variant(rows=1)),
+        "reduce": lambda: loading.reduce_kernel(find("split_k").default_tile, Variant()),
         "staging": _staging_kernel,
     }
-    loaded = launch.load(kernels[name](), SIGNATURES[name])
-    fields = "".join(loaded.parameters)
-    for index in range(len(fields)):
+    loaded = loading.load(kernels[name](), SIGNATURES[name])
+    layout = "".join(loaded.parameters)
+    for index in range(len(layout)):
         error, offset, size = cu.cuKernelGetParamInfo(loaded.handle, index)
         assert int(error) == 0
-        assert size == struct.calcsize(fields[index])
-        assert offset + size == struct.calcsize(fields[: index + 1])
-    assert int(cu.cuKernelGetParamInfo(loaded.handle, len(fields))[0]) != 0
+        assert size == struct.calcsize(layout[index])
+        assert offset + size == struct.calcsize(layout[: index + 1])
+    assert int(cu.cuKernelGetParamInfo(loaded.handle, len(layout))[0]) != 0

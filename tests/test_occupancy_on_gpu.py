@@ -2,7 +2,7 @@
 
 import pytest
 
-from numba_gemm import launch
+from numba_gemm import loading
 from numba_gemm.analysis.device_at_hand import at_hand, resident_blocks
 from numba_gemm.analysis.occupancy import occupancy
 from numba_gemm.analysis.structure import dynamic_shared_bytes
@@ -15,7 +15,7 @@ from numba_gemm.variant import Variant
 def test_blocks_of_a_multiprocessor_are_those_that_cuda_counts(version):
     tile, variant = version.default_tile, Variant() if version.takes_variants else None
     dynamic = dynamic_shared_bytes(version, tile, variant)
-    loaded = launch.load(launch.gemm_kernel(version, tile, variant), version.signature, dynamic)
+    loaded = loading.load(loading.gemm_kernel(version, tile, variant), version.signature, dynamic)
     counted = resident_blocks(loaded.handle, tile.threads, dynamic)
     predicted = occupancy(tile.threads, loaded.registers, loaded.shared_bytes + dynamic, at_hand())
     assert predicted.blocks_per_sm == counted, predicted

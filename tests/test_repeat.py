@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from checks import assert_same, small_integers
 
-from numba_gemm import VERSIONS, api, blas, plan, planning, runtime, sgemm, workspace
+from numba_gemm import VERSIONS, api, plan, planning, runtime, sgemm, workspace
+from numba_gemm.admitted import Products
 from numba_gemm.workspace import Workspaces
 
 pytestmark = pytest.mark.simulator
@@ -64,7 +65,7 @@ torch = SimpleNamespace(
 @pytest.fixture(autouse=True)
 def pytorch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(api, "_products", blas.Products())
+    monkeypatch.setattr(api, "_products", Products())
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from guarded import Guarded, bits
 from numba import cuda
 
 from numba_gemm import VERSIONS, api, blas, driver, sgemm
+from numba_gemm.admitted import Products
 from numba_gemm.device import SIMULATOR
 
 pytestmark = pytest.mark.device
@@ -135,7 +136,7 @@ def test_number_and_name_are_one_version(version, tile, monkeypatch):
     a, b = Guarded(np.ones((1, 1))), Guarded(np.ones((1, 1)))
     names = [name for name in (version.number, version.name) if name is not None]
     for name in names:
-        monkeypatch.setattr(api, "_products", blas.Products())  # else it remembers what it launched before
+        monkeypatch.setattr(api, "_products", Products())  # else it remembers what it launched before
         sgemm(a.view, b.view, version=name, tile=tile)
     assert chosen == [(version, tile)] * len(names)
 

@@ -11,14 +11,14 @@ from device_words import set_words
 from numba import cuda
 from products import Product
 
-from numba_gemm import blas, driver, launch, plan, runtime, workspace
+from numba_gemm import blas, driver, launch, loading, plan, runtime, workspace
+from numba_gemm.arguments import Vector
 from numba_gemm.device.slots import make_owner
 from numba_gemm.device.warp_tile import make_places
 from numba_gemm.kernels import reduce
 from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.kernels.split_k import parts_of
 from numba_gemm.ladder import find
-from numba_gemm.launch import Vector
 from numba_gemm.operands import Operand, as_operand
 from numba_gemm.variant import Variant
 
@@ -136,7 +136,7 @@ def test_parts_are_added_in_one_order(parts, batch, whole, rng):
     of_c = as_operand(c, "c", 0)
     nothing = Operand("nothing", of_c.pointer, (0, 1), (1, 1))
     launch.launch(
-        launch.reduce_kernel(tile, Variant(whole=whole, vector=whole)),
+        loading.reduce_kernel(tile, Variant(whole=whole, vector=whole)),
         reduce.SIGNATURE,
         reduce.launch_config(tile, m, n, batch, parts),
         [
@@ -194,7 +194,7 @@ def test_more_shares_than_one_in_a_product(multiprocessors, rng):
 
 @pytest.mark.simulator
 def test_launches_of_a_large_batch_have_parts_of_their_own(monkeypatch, multiprocessors, rng):
-    monkeypatch.setattr(blas, "_MAX_BATCH", 9)
+    monkeypatch.setattr(blas, "MAX_BATCH", 9)
     multiprocessors(1)
     product = Product(SMALL.bm, SMALL.bn, K, batch=9 + 4)
     assert [parts_of(SMALL, product.m, product.n, product.k, batch, 1) for batch in (9, 4)] == [1, 3]

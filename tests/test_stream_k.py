@@ -14,6 +14,7 @@ from products import Product
 
 from numba_gemm import blas, plan, runtime, sgemm, workspace
 from numba_gemm.analysis.segments import partial_tiles, segments_of, split_k, stream_k
+from numba_gemm.arguments import Vector
 from numba_gemm.arrange import arrange
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
@@ -23,7 +24,7 @@ from numba_gemm.kernels import v8_stream_k
 from numba_gemm.kernels.signatures import WITH_WORKSPACE
 from numba_gemm.kernels.split_k import parts_of
 from numba_gemm.ladder import find
-from numba_gemm.launch import Vector, prepare
+from numba_gemm.launch import prepare
 from numba_gemm.operands import Operand, as_operand
 from numba_gemm.streams import stream_handle
 from numba_gemm.variant import Variant

@@ -10,9 +10,10 @@ from numba import cuda, float32, types, uint32
 
 from numba_gemm import runtime, workspace
 from numba_gemm.api import _products
+from numba_gemm.arguments import Vector
 from numba_gemm.device import SIMULATOR
 from numba_gemm.kernels.signatures import WorkspaceSize
-from numba_gemm.launch import Vector, prepare
+from numba_gemm.launch import prepare
 from numba_gemm.streams import stream_handle
 from numba_gemm.tile import LaunchConfig
 from numba_gemm.workspace import Workspaces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from numba_gemm import driver, ladder, launch, request, runtime
+from numba_gemm import driver, ladder, launch, loading, request, runtime
 from numba_gemm.arrange import arrange
 from numba_gemm.bench.peers import Candidate
 from numba_gemm.bench.product import Product
@@ -57,7 +57,7 @@ def prepare_version(requested: Requested, product: Product, tile: Tile | None = 
     run: Launch
     if version.needs_whole_tiles and used.padded(*product.shape) != product.shape:
         run = partial(driver.multiply, version, used, a, b, c, 0)
-        loaded = None if SIMULATOR else launch.load(launch.gemm_kernel(version, used), PLAIN, used.shared_bytes)
+        loaded = None if SIMULATOR else loading.load(loading.gemm_kernel(version, used), PLAIN, used.shared_bytes)
     else:
         launches = driver.prepare_gemm(version, used, driver.in_layout(version, a), b, c, 0)
         run = launches[0] if len(launches) == 1 else partial(_enqueue, launches)

@@ -23,6 +23,9 @@ GENERAL = types.void(
 #: The same · partial sums, flags · how many matrices the batch has.
 WITH_WORKSPACE = types.void(*GENERAL.args, float32[::1], uint32[::1], uint32)
 
+#: Positions of arguments in those two.
+AT_A, AT_B, AT_C, AT_BIAS, AT_ALPHA, AT_BETA, AT_SUMS, AT_FLAGS = 0, 1, 2, 3, 7, 8, 12, 13
+
 #: Source and target of a copy, with any strides.
 STAGING = types.void(float32[:, :], float32[:, :])
 

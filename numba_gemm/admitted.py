@@ -1,0 +1,115 @@
+"""Products whose operands have been checked: what a later call with the same layouts need not ask again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from numba_gemm import runtime
+from numba_gemm.operands import Operand, wait_for_producers
+from numba_gemm.product import Product
+from numba_gemm.workspace import Workspaces
+
+Layout = tuple[Any, ...]
+
+
+def layout_of(a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, options: Any = None) -> Layout:
+    """All of a call that is likely to be the same at the next, and decides what has to be checked and launched.
+
+    Shapes and strides, the device, which operands start at multiples of 16, whether A·B counts at all, and what else
+    the caller distinguishes.
+    """
+    aligned = alignments(a.pointer, b.pointer, c.pointer)
+    of_bias = None if bias is None else (bias.shape, bias.strides)
+    operands = (a.shape, a.strides, b.shape, b.strides, c.shape, c.strides, of_bias)
+    return (operands, c.device, aligned, alpha == 0, options)
+
+
+def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
+    """Which of the addresses take 16-byte accesses. Each by itself: not every kernel asks it of all three."""
+    return a % 16 == 0, b % 16 == 0, c % 16 == 0
+
+
+class Admitted:
+    """A product whose layout has been checked: what is left to check at a call is where its operands lie."""
+
+    __slots__ = ("_span_a", "_span_b", "_span_bias", "_span_c", "product", "repeat")
+
+    def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
+        self.product = product
+        #: A shorter way to launch it, see `numba_gemm.repeat`.
+        self.repeat: Callable[..., bool] | None = None
+        self._span_a, self._span_b, self._span_c = a.span, b.span, c.span
+        self._span_bias = bias.span if bias is not None else (0, 0)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """The bytes that A, B and C touch, first and one past the last, from their addresses on."""
+        return self._span_a, self._span_b, self._span_c
+
+    def may_launch(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> bool:
+        """Whether C can be written, lies on one device with the others and, beyond doubt, apart from them.
+
+        False means that it has to be looked at closely, not that it is wrong.
+        """
+        device = c.device
+        if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
+            return False
+        if not self._apart(a.pointer, b.pointer, c.pointer):
+            return False
+        if bias is None:
+            return True
+        low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
+        return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
+
+    def _apart(self, a: int, b: int, c: int) -> bool:
+        """Whether, with operands at these addresses, the address range of C meets neither that of A nor that of B."""
+        low, high = c + self._span_c[0], c + self._span_c[1]
+        span_a, span_b = self._span_a, self._span_b
+        if a + span_a[0] < high and low < a + span_a[1]:
+            return False
+        return b + span_b[0] >= high or low >= b + span_b[1]
+
+    def launch(
+        self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, beta: float, stream: int
+    ) -> None:
+        """Enqueue it, after what the operands' producers have enqueued."""
+        # The usual case is that nobody has to be waited for: a handle may be 0, so compare with None.
+        if a.producer_stream is not None or b.producer_stream is not None or c.producer_stream is not None:
+            wait_for_producers((a, b, c), stream)
+        if bias is not None and bias.producer_stream is not None:
+            runtime.wait_for_producer(bias.producer_stream, stream)
+        self.product(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)
+
+
+class Products(threading.local):
+    """What a thread has launched lately, ready to be launched again for operands elsewhere in memory."""
+
+    #: More layouts than this at a time are no inner loop.
+    _MOST = 512
+
+    def __init__(self) -> None:
+        self._admitted: dict[Layout, Admitted] = {}
+        self._repeats: dict[tuple[Any, ...], Callable[..., bool]] = {}
+        #: Those of this thread; a plan has its own.
+        self.workspaces = Workspaces()
+
+    def get(self, layout: Layout) -> Admitted | None:
+        return self._admitted.get(layout)
+
+    def add(self, layout: Layout, admitted: Admitted) -> None:
+        if len(self._admitted) >= self._MOST:
+            self._admitted.clear()
+            self._repeats.clear()
+        self._admitted[layout] = admitted
+
+    def get_repeat(self, a: Any, b: Any, c: Any, options: Any) -> Callable[..., bool] | None:
+        """What repeats the last product of such tensors that went a longer way: of these shapes, with these options."""
+        try:
+            return self._repeats.get((a.shape, b.shape, c.shape, options))
+        except (AttributeError, TypeError, RuntimeError):  # no array, or one without a plain shape
+            return None
+
+    def add_repeat(self, a: Any, b: Any, c: Any, options: Any, repeat: Callable[..., bool]) -> None:
+        self._repeats[a.shape, b.shape, c.shape, options] = repeat
