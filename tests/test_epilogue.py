@@ -229,12 +229,15 @@ def test_activations_of_nan_and_infinity(version, tile, activation):
 
 @GENERAL
 @pytest.mark.parametrize("activation", SIGNED)
-def test_activations_come_after_the_bias_and_before_the_epilogue(version, tile, activation):
+@pytest.mark.parametrize(
+    "function", [lambda x: x + 64, lambda x: math.sqrt((x + 64) * (x + 64))], ids=["short", "long"]
+)
+def test_activations_come_after_the_bias_and_before_the_epilogue(version, tile, activation, function):
     # x = 2·1 + 3·2 − 10 = −2 for all: not 0, and not what f(−2) would be.
     c = np.full((2, 3), 2, np.float32)
     ones = np.ones((2, 1), np.float32), np.ones((1, 3), np.float32)
     bias = cuda.to_device(np.full(3, -10, np.float32))
-    options = {"alpha": 2.0, "beta": 3.0, "bias": bias, "activation": activation, "epilogue": lambda x: x + 64}
+    options = {"alpha": 2.0, "beta": 3.0, "bias": bias, "activation": activation, "epilogue": function}
     found = scaled(version, tile, *ones, c, **options)
     expected = SIGNED[activation](-2.0) + 64
     np.testing.assert_allclose(found, expected, rtol=2**-22, atol=0)

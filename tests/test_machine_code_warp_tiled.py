@@ -1,5 +1,6 @@
 """Rung 7 in machine code: what its speed rests on, compiled for each architecture without a GPU."""
 
+import math
 from functools import cache
 
 import pytest
@@ -8,7 +9,7 @@ from numba_gemm import Tile
 from numba_gemm.analysis import machine_code, sass
 from numba_gemm.analysis.machine_code import ARCHITECTURES
 from numba_gemm.device.activation import LONG
-from numba_gemm.device.epilogue import Epilogue
+from numba_gemm.device.epilogue import Epilogue, snapshot
 from numba_gemm.ladder import find
 from numba_gemm.variant import Variant
 
@@ -123,10 +124,29 @@ def test_activations_are_called_and_change_nothing_else(activation, tile):
     assert loop.mix == described(plain)[0].mix, report
 
 
+def opcodes_of_the_loop(code):
+    return [instruction.opcode for instruction in described(code)[0].body]
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_an_activation_leaves_the_main_loop_as_it_is(arch):
     """Instruction for instruction, but for the names of registers; inlined, the order was another one."""
     plain = compiled(arch, WARP_TILED.default_tile)
     code = compiled(arch, WARP_TILED.default_tile, Variant(epilogue=Epilogue(activation="gelu")))
-    of_plain, of_code = ([i.opcode for i in described(each)[0].body] for each in (plain, code))
-    assert of_code == of_plain
+    assert opcodes_of_the_loop(code) == opcodes_of_the_loop(plain)
+
+
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [(lambda x: x * math.tanh(math.log1p(math.exp(x))), 2 * 128 // 4), (lambda x: 2 * x, 0)],
+    ids=["long", "short"],
+)
+def test_a_long_function_of_a_user_is_called(function, calls):
+    plain = compiled("sm_90", WARP_TILED.default_tile)
+    key, copy = snapshot(function)
+    code = compiled("sm_90", WARP_TILED.default_tile, Variant(epilogue=Epilogue(key=key, function=copy)))
+    instructions = sass.parse(code.sass)
+    assert sass.count(instructions, "CALL") == calls
+    assert spills(code) == 0
+    assert len(instructions) <= 1.1 * len(sass.parse(plain.sass))
+    assert opcodes_of_the_loop(code) == opcodes_of_the_loop(plain) or not calls

@@ -19,7 +19,7 @@ from numba import cuda, float32, types
 
 from numba_gemm.analysis import machine_code
 from numba_gemm.device.epilogue import Epilogue, make_epilogue, snapshot
-from numba_gemm.device.user_function import copy_of, function_key, plain
+from numba_gemm.device.user_function import copy_of, function_key, is_long, plain
 
 EACH = pytest.mark.parametrize("make", FUNCTIONS.values(), ids=FUNCTIONS)
 
@@ -202,6 +202,39 @@ def test_a_copy_calls_itself_where_the_original_did():
     copy = copy_of(jitted)
     assert plain(plain(copy).__globals__["f"]) is plain(copy) is not function
     assert function_key(copy) == function_key(jitted)
+
+
+def summed(x):
+    total = x
+    for i in range(3):
+        total += x * i
+    return total
+
+
+def halved(x):
+    while x > 1:
+        x = x / 2
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "long"),
+    [
+        (times(2), False),
+        (lambda x: x if x > 0 else 0.01 * x, False),
+        (lambda x: max(0.0, min(abs(x), 6.0)), False),
+        (abs, False),
+        (math.exp, False),
+        (gpu_times(2), False),
+        (lambda x: x * math.tanh(x), True),
+        (made(CALLS_G, g=gpu_times(2)), True),
+        (by_functions(abs, abs, abs), True),
+        (summed, True),
+        (halved, True),
+    ],
+)
+def test_what_is_long(function, long):
+    assert is_long(function) == long
 
 
 def test_one_copy_for_a_key():

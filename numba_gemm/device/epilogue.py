@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numba import float32, int64, uint32
@@ -20,7 +20,7 @@ from numba.core.errors import NumbaError
 from numba_gemm.device.activation import ACTIVATIONS, LONG
 from numba_gemm.device.outline import outline4
 from numba_gemm.device.target import SIMULATOR, device_function
-from numba_gemm.device.user_function import copy_of, function_key, plain
+from numba_gemm.device.user_function import copy_of, function_key, is_long, plain
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def make_epilogue(epilogue: Epilogue) -> Any:
     first column counts.
     """
     combine, apply = _make_combine(epilogue), _make_apply(epilogue)
-    activate = ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity
+    activate = _activation(epilogue)
 
     @device_function
     def finish(total, old, row, column, bias, alpha, beta):
@@ -55,10 +55,10 @@ def make_epilogue(epilogue: Epilogue) -> Any:
 def make_epilogue4(epilogue: Epilogue) -> Any:
     """Device function (sums, old, row, columns, bias, alpha, beta) → values of C in four columns of a row.
 
-    As `make_epilogue`, with tuples of four, and a long activation as a function that is called.
+    As `make_epilogue`, with tuples of four, and what is long in it as a function that is called.
     """
-    if epilogue.activation in LONG:
-        return _make_with_call(epilogue, outline4(ACTIVATIONS[epilogue.activation]))
+    if is_called(epilogue):
+        return _make_with_call(epilogue)
     finish = make_epilogue(epilogue)
 
     @device_function
@@ -73,13 +73,33 @@ def make_epilogue4(epilogue: Epilogue) -> Any:
     return finish4
 
 
-def _make_with_call(epilogue: Epilogue, activate4: Any) -> Any:
-    """`make_epilogue4` with a device function for four activations."""
-    combine, apply = _make_combine(epilogue), _make_apply(epilogue)
+def is_called(epilogue: Epilogue) -> bool:
+    """Whether a part of it is too long to be inlined for every output."""
+    return epilogue.activation in LONG or _is_called(epilogue.function)
+
+
+def _is_called(function: Callable[..., Any] | None) -> bool:
+    """Of a user's function. Where it takes its position, it is mostly a choice; it is inlined."""
+    return function is not None and not takes_position(function) and is_long(function)
+
+
+def _make_with_call(epilogue: Epilogue) -> Any:
+    """`make_epilogue4` with one call for four activations, and for the user's function with them if that is long."""
+    combine, activate = _make_combine(epilogue), _activation(epilogue)
+    if _is_called(epilogue.function):
+        function, apply = _user_function(epilogue.function), _make_apply(replace(epilogue, function=None))
+
+        @device_function
+        def activate_and_apply(x):
+            return float32(function(activate(x), uint32(0), uint32(0)))
+
+        call4 = outline4(activate_and_apply)
+    else:
+        call4, apply = outline4(activate), _make_apply(epilogue)
 
     @device_function
     def finish4(sums, old, row, columns, bias, alpha, beta):
-        x, y, z, w = activate4(
+        x, y, z, w = call4(
             combine(sums[0], old[0], row, columns[0], bias, alpha, beta),
             combine(sums[1], old[1], row, columns[1], bias, alpha, beta),
             combine(sums[2], old[2], row, columns[2], bias, alpha, beta),
@@ -93,6 +113,10 @@ def _make_with_call(epilogue: Epilogue, activate4: Any) -> Any:
         )
 
     return finish4
+
+
+def _activation(epilogue: Epilogue) -> Any:
+    return ACTIVATIONS[epilogue.activation] if epilogue.activation else _identity
 
 
 def _make_combine(epilogue: Epilogue) -> Any:

@@ -1,9 +1,10 @@
 """A function of a float that a kernel has one copy of, and calls: the opposite of inlining.
 
-A thread has up to 128 outputs. A long activation that is inlined for each of them makes the kernel more than twice as
-long, and leaves the compiler a choice of how many to compute side by side, which it pays for with registers; it then
-schedules the main loop otherwise as well. Called, the activation is a few hundred bytes of code, and all the rest of
-the kernel is the code that it would be without one. A call takes four values, for their latencies to overlap.
+A thread has up to 128 outputs. A long function, such as most activations, that is inlined for each of them makes the
+kernel more than twice as long, and leaves the compiler a choice of how many to compute side by side, which it pays for
+with registers; it then schedules the main loop otherwise as well. Called, it is a few hundred bytes of code, and all
+the rest of the kernel is the code that it would be without one. A call takes four values, for their latencies to
+overlap.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if not SIMULATOR:
 
     _FLOAT = ir.FloatType()
     _FOUR = ir.LiteralStructType([_FLOAT] * 4)
+    _NAN = _FLOAT(float("nan"))
 
     def _call_of(function: Any) -> Any:
         """The call of a function that the compiler may not inline.
@@ -64,8 +66,8 @@ if not SIMULATOR:
         signature = types.float32(types.float32)
         result = ir.Constant(_FOUR, ir.Undefined)
         for index, argument in enumerate(target.args):
-            # The status that Numba's functions return tells of exceptions, which an activation has none of.
-            _, value = context.call_internal_no_propagate(builder, compiled.fndesc, signature, [argument])
+            status, value = context.call_internal_no_propagate(builder, compiled.fndesc, signature, [argument])
+            value = builder.select(status.is_ok, value, _NAN)  # an exception leaves nothing else to return
             result = builder.insert_value(result, value, index)
         builder.ret(result)
         return target

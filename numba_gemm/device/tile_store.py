@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numba import uint32
 
-from numba_gemm.device.activation import LONG
-from numba_gemm.device.epilogue import Epilogue, make_epilogue, make_epilogue4
+from numba_gemm.device.epilogue import Epilogue, is_called, make_epilogue, make_epilogue4
 from numba_gemm.device.target import device_function
 from numba_gemm.device.vector import load4, store4
 
@@ -19,9 +18,9 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
     Outputs outside C[M, N] are not written. C is read only where beta is not 0.
     """
     finish, finish4 = make_epilogue(epilogue), make_epilogue4(epilogue)
-    # A long activation is a function that takes four values. Without one, edges are stored an output at a time: with
+    # What is long in it is a function that takes four values. Without one, edges are stored an output at a time: with
     # four together the compiler gave rung 6 a main loop with more conflicts of registers (H200: a tenth slower).
-    CALLED = epilogue.activation in LONG
+    CALLED = is_called(epilogue)
     VECTOR, WHOLE = vector, whole
     ZERO = np.float32(0)
     NOTHING = (ZERO, ZERO, ZERO, ZERO)

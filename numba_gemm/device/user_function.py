@@ -7,6 +7,7 @@ one that it calls, could get other code, and a closure or a global another value
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
 import types
@@ -29,6 +30,24 @@ def plain(function: Any) -> Any:
     if SIMULATOR and type(function).__module__.startswith("numba.cuda.simulator"):
         return function.fn
     return getattr(function, "py_func", function)
+
+
+#: Builtins that become one instruction, and what a longer function has: these letters in the name of a bytecode.
+_SHORT_CALLS = frozenset({"abs", "max", "min", "float"})
+_CALL, _LOOPS = "CALL", ("BACKWARD", "FOR_ITER", "JUMP_ABSOLUTE")
+
+
+def is_long(function: Any) -> bool:
+    """Whether a function calls others, or repeats something: then it is more than a few instructions.
+
+    Of functions that are not written in Python nothing is known; Numba has an instruction for most.
+    """
+    code = getattr(plain(function), "__code__", None)
+    if code is None:
+        return False
+    names = [instruction.opname for instruction in dis.get_instructions(code)]
+    calls = any(_CALL in name for name in names) and not (set(_names(code)) <= _SHORT_CALLS and not code.co_freevars)
+    return calls or any(loop in name for name in names for loop in _LOOPS)
 
 
 # The key ---------------------------------------------------------------------------------------------
