@@ -72,7 +72,7 @@ def test_resident_warps(measurement: Measurement, problem: Problem, name: str, t
     config = version.module.launch_config(tile, m, n, k)._replace(shared_bytes=shared_bytes)
     candidate = launch.PreparedLaunch(loaded, config, target.operands, 0)
     with allowed(loaded, shared_bytes):
-        resident = resident_blocks(loaded.handle, tile.threads, shared_bytes)
+        resident = resident_blocks(loaded.function, tile.threads, shared_bytes)
         assert resident == predicted.blocks_per_sm, f"the model says {predicted}"
         grid_x, grid_y = config.grid
         measurement.against_cublas(

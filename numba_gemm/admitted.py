@@ -31,22 +31,35 @@ def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
     return a % 16 == 0, b % 16 == 0, c % 16 == 0
 
 
+Span = tuple[int, int]
+
+
+def make_apart(span_a: Span, span_b: Span, span_c: Span) -> Callable[[int, int, int], bool]:
+    """Whether, with operands at three addresses, the address range of C meets neither that of A nor that of B.
+
+    Spans are the bytes that each touches, first and one past the last, from its address on.
+    """
+    (first_a, end_a), (first_b, end_b), (first_c, end_c) = span_a, span_b, span_c
+
+    def apart(a: int, b: int, c: int) -> bool:
+        low, high = c + first_c, c + end_c
+        return (a + first_a >= high or low >= a + end_a) and (b + first_b >= high or low >= b + end_b)
+
+    return apart
+
+
 class Admitted:
     """A product whose layout has been checked: what is left to check at a call is where its operands lie."""
 
-    __slots__ = ("_span_a", "_span_b", "_span_bias", "_span_c", "product", "repeat")
+    __slots__ = ("_span_bias", "_span_c", "apart", "product", "repeat")
 
     def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         self.product = product
         #: A shorter way to launch it, see `numba_gemm.repeat`.
         self.repeat: Callable[..., bool] | None = None
-        self._span_a, self._span_b, self._span_c = a.span, b.span, c.span
+        self.apart = make_apart(a.span, b.span, c.span)
+        self._span_c = c.span
         self._span_bias = bias.span if bias is not None else (0, 0)
-
-    @property
-    def spans(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """The bytes that A, B and C touch, first and one past the last, from their addresses on."""
-        return self._span_a, self._span_b, self._span_c
 
     def may_launch(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> bool:
         """Whether C can be written, lies on one device with the others and, beyond doubt, apart from them.
@@ -56,20 +69,12 @@ class Admitted:
         device = c.device
         if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
             return False
-        if not self._apart(a.pointer, b.pointer, c.pointer):
+        if not self.apart(a.pointer, b.pointer, c.pointer):
             return False
         if bias is None:
             return True
         low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
         return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
-
-    def _apart(self, a: int, b: int, c: int) -> bool:
-        """Whether, with operands at these addresses, the address range of C meets neither that of A nor that of B."""
-        low, high = c + self._span_c[0], c + self._span_c[1]
-        span_a, span_b = self._span_a, self._span_b
-        if a + span_a[0] < high and low < a + span_a[1]:
-            return False
-        return b + span_b[0] >= high or low >= b + span_b[1]
 
     def launch(
         self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, beta: float, stream: int

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +36,15 @@ _SCALARS = {types.uint32: "I", types.int64: "q", types.float32: "f"}
 def fields(kind: Any) -> str:
     """The fields of an argument of that type, in the characters of `struct`."""
     return _ARRAY + 2 * kind.ndim * "q" if isinstance(kind, types.Array) else _SCALARS[kind]
+
+
+@cache
+def offsets(parameters: tuple[str, ...]) -> tuple[int, ...]:
+    """Where each argument starts, in bytes, if they lie one behind the other as `struct` aligns their fields."""
+    return tuple(
+        struct.calcsize("".join((*parameters[:index], parameter[0]))) - struct.calcsize(parameter[0])
+        for index, parameter in enumerate(parameters)
+    )
 
 
 def values(argument: Argument) -> tuple[int | float, ...]:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from numba_gemm.arguments import DATA_FIELD, Argument, Vector, values
+from numba_gemm.arguments import DATA_FIELD, Argument, Vector, offsets, values
 from numba_gemm.device import SIMULATOR
 from numba_gemm.loading import LoadedKernel, load
 from numba_gemm.operands import Operand
@@ -113,11 +113,7 @@ class PreparedLaunch:
         size = struct.calcsize(layout)
         self._buffer = bytearray(-(-size // 8) * 8)
         struct.pack_into(layout, self._buffer, 0, *(field for argument in arguments for field in values(argument)))
-        #: Where each argument starts, in bytes.
-        self._offsets = [
-            struct.calcsize("".join((*loaded.parameters[:index], parameter[0]))) - struct.calcsize(parameter[0])
-            for index, parameter in enumerate(loaded.parameters)
-        ]
+        self._offsets = offsets(loaded.parameters)
         self._pointers = memoryview(self._buffer).cast("Q")
         first = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._extra = (ctypes.c_size_t * 6)(_BUFFER_POINTER, first, _BUFFER_SIZE, 0, _END, size)

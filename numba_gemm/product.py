@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from numba_gemm import blas, launch, runtime, workspace
@@ -23,21 +23,12 @@ class Product:
 
     __slots__ = ("_empty", "_launches", "_swapped", "alpha", "beta")
 
-    def __init__(
-        self,
-        version: Version,
-        tile: Tile,
-        arrangement: Arrangement,
-        epilogue: Epilogue,
-        bias: Operand | None,
-        alpha: float,
-        beta: float,
-    ) -> None:
+    def __init__(self, launches: Sequence[launch.Launch], arrangement: Arrangement, alpha: float, beta: float) -> None:
+        """`launches` are those that `blas.prepare` made for the arrangement and the scalars."""
         #: Those of the last launch.
         self.alpha, self.beta = alpha, beta
         self._swapped = arrangement.transposed
         self._empty = arrangement.k == 0 or alpha == 0
-        launches = blas.prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0, place=_NOWHERE)
         batches = (arrangement.a.batch, arrangement.b.batch, arrangement.c.batch)
         a_step, b_step, c_step = (blas.MAX_BATCH * batch * FLOAT_BYTES for batch in batches)
         #: Each launch, and how many bytes after the operands its own A, B and C start.
@@ -86,17 +77,14 @@ class ProductWithWorkspace(Product):
 
     def __init__(
         self,
-        version: Version,
-        tile: Tile,
+        launches: Sequence[launch.Launch],
         arrangement: Arrangement,
-        epilogue: Epilogue,
-        bias: Operand | None,
         alpha: float,
         beta: float,
         workspaces: Workspaces,
         size: WorkspaceSize,
     ) -> None:
-        super().__init__(version, tile, arrangement, epilogue, bias, alpha, beta)
+        super().__init__(launches, arrangement, alpha, beta)
         self._workspaces, self._size = workspaces, size
         self._device = runtime.current_device()
         #: The addresses of the present workspace; not itself, so that it can go when a larger one comes.
@@ -129,8 +117,6 @@ class ProductWithWorkspace(Product):
         return in_workspace
 
     def _move_to(self, place: Workspace) -> None:
-        if place.sums == self._sums and place.flags == self._flags:
-            return
         for prepared in self.launches:
             prepared.set_pointer(AT_SUMS, place.sums)
             prepared.set_pointer(AT_FLAGS, place.flags)
@@ -148,9 +134,10 @@ def product_of(
     workspaces: Workspaces,
 ) -> Product:
     """The launches of one arrangement; a version that needs a workspace takes it from `workspaces`."""
-    if version.has_workspace and arrangement.m and arrangement.n and arrangement.batch:
+    launches = blas.prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0, place=_NOWHERE)
+    if launches and version.has_workspace:
         of_launch = replace(arrangement, k=0) if alpha == 0 else arrangement  # as in `prepare`
         size = blas.workspace_size(version, tile, blas.variant_of(of_launch, tile, epilogue), of_launch)
         if size is not None and size.floats + size.flags > 0:
-            return ProductWithWorkspace(version, tile, arrangement, epilogue, bias, alpha, beta, workspaces, size)
-    return Product(version, tile, arrangement, epilogue, bias, alpha, beta)
+            return ProductWithWorkspace(launches, arrangement, alpha, beta, workspaces, size)
+    return Product(launches, arrangement, alpha, beta)

@@ -45,8 +45,7 @@ def _repeat_with_tensors(
     aligned = alignments(*(operand.pointer for operand in operands))
     all_aligned = all(aligned)
     multiple = 16 if all_aligned else FLOAT_BYTES
-    (first_a, end_a), (first_b, end_b), (first_c, end_c) = admitted.spans
-    product, launch = admitted.product, admitted.product.direct()
+    apart, product, launch = admitted.apart, admitted.product, admitted.product.direct()
 
     def repeat(a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
         try:
@@ -78,8 +77,7 @@ def _repeat_with_tensors(
             return False
         if (at_a | at_b | at_c) % multiple or (not all_aligned and alignments(at_a, at_b, at_c) != aligned):
             return False
-        low, high = at_c + first_c, at_c + end_c
-        if (at_a + first_a < high and low < at_a + end_a) or (at_b + first_b < high and low < at_b + end_b):
+        if not apart(at_a, at_b, at_c):
             return False
         launch(at_a, at_b, at_c, stream)
         return True

@@ -21,7 +21,7 @@ from numba_gemm.runtime import DeviceMemory
 from numba_gemm.tile import FLOAT_BYTES
 
 #: In place of the number of the legacy default stream; others have none below 0.
-_LEGACY_DEFAULT = -1
+_NUMBER_OF_DEFAULT = -1
 #: Partial sums are written by 16 bytes; flags begin at a cache line of their own.
 _ALIGNED_FLOATS = 32
 
@@ -91,7 +91,7 @@ class Workspaces:
         not share memory with anything. It needs a workspace `in_stream_order`, which becomes part of it.
         """
         if stream in runtime.LEGACY_DEFAULT:
-            number = _LEGACY_DEFAULT
+            number = _NUMBER_OF_DEFAULT
         elif runtime.is_capturing(stream):
             return None
         else:

@@ -16,6 +16,6 @@ def test_blocks_of_a_multiprocessor_are_those_that_cuda_counts(version):
     tile, variant = version.default_tile, Variant() if version.takes_variants else None
     dynamic = dynamic_shared_bytes(version, tile, variant)
     loaded = loading.load(loading.gemm_kernel(version, tile, variant), version.signature, dynamic)
-    counted = resident_blocks(loaded.handle, tile.threads, dynamic)
+    counted = resident_blocks(loaded.function, tile.threads, dynamic)
     predicted = occupancy(tile.threads, loaded.registers, loaded.shared_bytes + dynamic, at_hand())
     assert predicted.blocks_per_sm == counted, predicted

@@ -38,11 +38,11 @@ def at_hand() -> Hardware | None:
     return described(name, attribute)
 
 
-def resident_blocks(kernel: int, threads: int, dynamic_shared_bytes: int) -> int:
-    """How many blocks of a loaded kernel a multiprocessor holds at once, by the driver's own calculation.
+def resident_blocks(function: Any, threads: int, dynamic_shared_bytes: int) -> int:
+    """How many blocks of a kernel a multiprocessor holds at once, by the driver's own calculation.
 
     Args:
-        kernel: its handle, of the current device.
+        function: the kernel as it is loaded on the current device, a CUfunction.
         threads: in a block.
         dynamic_shared_bytes: of a block, besides its static shared memory.
 
@@ -52,7 +52,6 @@ def resident_blocks(kernel: int, threads: int, dynamic_shared_bytes: int) -> int
     """
     from cuda.bindings import driver
 
-    function = _checked(driver.cuKernelGetFunction(kernel), "function of a kernel")
     counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, dynamic_shared_bytes)
     return int(_checked(counted, "number of resident blocks"))
 

@@ -75,10 +75,10 @@ def make_epilogue4(epilogue: Epilogue) -> Any:
 
 def is_called(epilogue: Epilogue) -> bool:
     """Whether a part of it is too long to be inlined for every output."""
-    return epilogue.activation in LONG or _is_called(epilogue.function)
+    return epilogue.activation in LONG or _function_is_called(epilogue.function)
 
 
-def _is_called(function: Callable[..., Any] | None) -> bool:
+def _function_is_called(function: Callable[..., Any] | None) -> bool:
     """Of a user's function. Where it takes its position, it is mostly a choice; it is inlined."""
     return function is not None and not takes_position(function) and is_long(function)
 
@@ -86,7 +86,7 @@ def _is_called(function: Callable[..., Any] | None) -> bool:
 def _make_with_call(epilogue: Epilogue) -> Any:
     """`make_epilogue4` with one call for four activations, and for the user's function with them if that is long."""
     combine, activate = _make_combine(epilogue), _activation(epilogue)
-    if _is_called(epilogue.function):
+    if _function_is_called(epilogue.function):
         function, apply = _user_function(epilogue.function), _make_apply(replace(epilogue, function=None))
 
         @device_function
