@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import counters
+import profiler
 
 from numba_gemm.analysis.claims_of_sweeps import IN_PAIRS, NOT_AHEAD, PREFETCHING
 from numba_gemm.analysis.evidence import COUNTERS, SIZE
@@ -74,7 +74,7 @@ def figures(rows: Sequence[Mapping[str, str]]) -> dict[str, dict[str, float]]:
 
 def measure() -> dict[str, Any]:
     """What is stored."""
-    rows = counters.profile(tuple(METRICS.values()), [__file__, "--worker"], len(VERSIONS))
+    rows = profiler.profile(tuple(METRICS.values()), [__file__, "--worker"], len(VERSIONS))
     return {
         "machine_info": describe(),
         "datetime": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -99,12 +99,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.worker:
-        counters.multiply_once(VERSIONS, (SIZE, SIZE, SIZE))
+        profiler.multiply_once(VERSIONS, (SIZE, SIZE, SIZE))
         return 0
     try:
-        counters.architecture()  # whether there is a GPU
+        profiler.architecture()  # whether there is a GPU
         found = measure()
-    except counters.NoCountersError as error:
+    except profiler.NoCountersError as error:
         print(f"stalls: {error}", file=sys.stderr)
         return 2
     except MissingMetricError as error:

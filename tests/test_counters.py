@@ -7,6 +7,8 @@ import stat
 import sys
 
 import counters
+import probes
+import profiler
 import pytest
 import stalls
 
@@ -29,10 +31,10 @@ def log_of(rows):
 def right_rows():
     """Counters that agree with the models."""
     rows = []
-    for index, line in enumerate(counters.pattern_lines([{}] * 2 * len(list(counters.patterns())))):
+    for index, line in enumerate(counters.pattern_lines([{}] * 2 * len(list(probes.patterns())))):
         kind = "pattern_load" if "load" in line.what else "pattern_store"
         rows.append([str(index), "1", f"__main__::{kind}", "(1,1,1)", *[f"{line.predicted:,}"] * len(counters.METRICS)])
-    stores = f"{counters.CROWD_BLOCKS * counters.CROWD_TURNS * counters.CROWD_THREADS // 32:,}"
+    stores = f"{probes.CROWD_BLOCKS * probes.CROWD_TURNS * probes.CROWD_THREADS // 32:,}"
     rows += [["7", "1", "__main__::crowd_store", "(264,1,1)", *[stores] * len(counters.METRICS)]] * 2
     for name in NAMES:
         lines = counters.version_lines(name, SHAPE, None, {})[: len(counters.METRICS)]  # in the same order
@@ -43,20 +45,20 @@ def right_rows():
 
 def test_parse_leaves_out_units_and_launches_of_others():
     rows = [["0", "1", "pattern_load", "(1,1,1)", *["1,234"] * 7], ["1", "1", "memset", "(1,1,1)", *["7"] * 7]]
-    (row,) = counters.parse(log_of(rows))
-    assert counters.counted(row, counters.SHARED_LOADS) == 1234
-    assert counters.counted(row, counters.COPY_REQUESTS) is None
-    assert counters.counted({counters.SHARED_LOADS: "n/a"}, counters.SHARED_LOADS) is None
+    (row,) = profiler.parse(log_of(rows))
+    assert profiler.counted(row, counters.SHARED_LOADS) == 1234
+    assert profiler.counted(row, counters.COPY_REQUESTS) is None
+    assert profiler.counted({counters.SHARED_LOADS: "n/a"}, counters.SHARED_LOADS) is None
 
 
 def test_patterns_fit_the_kernels():
-    for pattern in counters.patterns():
+    for pattern in probes.patterns():
         assert all(start % pattern.width == 0 for start in pattern.starts), pattern
-        assert max(pattern.starts) + pattern.width <= counters.SHARED_FLOATS, pattern
+        assert max(pattern.starts) + pattern.width <= probes.SHARED_FLOATS, pattern
 
 
 def test_rules_tell_each_other_apart():
-    lines = counters.pattern_lines([{}] * 2 * len(list(counters.patterns())))
+    lines = counters.pattern_lines([{}] * 2 * len(list(probes.patterns())))
     for index in range(len(counters.OTHER_RULES)):
         assert any(line.others[index] != line.predicted for line in lines)
 
@@ -111,7 +113,7 @@ def test_a_counter_that_does_not_agree(ncu):
 
 def test_what_ncu_may_say_instead(ncu, monkeypatch):
     ncu("==ERROR== ERR_NVGPUCTRPERM - no permission\n", status=1)
-    with pytest.raises(counters.NoCountersError, match="administrator"):
+    with pytest.raises(profiler.NoCountersError, match="administrator"):
         counters.measure(NAMES, SHAPE)
     ncu("==ERROR== Failed to find metric\n", status=1)
     with pytest.raises(RuntimeError, match="exit status 1\n==ERROR== Failed to find metric"):
@@ -120,7 +122,7 @@ def test_what_ncu_may_say_instead(ncu, monkeypatch):
     with pytest.raises(RuntimeError, match="launches instead of"):
         counters.measure(NAMES, SHAPE)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(counters.NoCountersError, match="no ncu"):
+    with pytest.raises(profiler.NoCountersError, match="no ncu"):
         counters.measure(NAMES, SHAPE)
 
 
@@ -149,7 +151,7 @@ def stalls_log(metrics=METRICS, launches=LAUNCHES, **changed):
 @pytest.fixture
 def stored(ncu, monkeypatch, tmp_path):
     """What `stalls` stores of a log, as if there were a GPU; and its exit status."""
-    monkeypatch.setattr(counters, "architecture", lambda: None)
+    monkeypatch.setattr(profiler, "architecture", lambda: None)
     monkeypatch.setattr(stalls, "describe", lambda: {"gpu": "NVIDIA H200"})
 
     def run(log, status=0):
@@ -244,8 +246,8 @@ def test_stalls_that_cannot_be_counted(stored, capsys):
 def test_the_models_agree_with_the_counters():
     names = [version.name for version in counters.ladder.RUNGS if version.number <= 7]
     try:
-        tables = counters.compare(names, (512, 512, 512), counters.architecture())
-    except counters.NoCountersError as error:
+        tables = counters.compare(names, (512, 512, 512), profiler.architecture())
+    except profiler.NoCountersError as error:
         pytest.skip(str(error))
     wrong = [str(line) for table in tables for line in table if line.wrong]
     assert not wrong, "\n".join(wrong)
