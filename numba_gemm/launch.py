@@ -1,7 +1,7 @@
 """Kernels launched with few microseconds: everything is done before, but the launch.
 
 Numba's own launch inspects each argument anew (30 to 70 µs for three arrays). Here the arguments are
-packed as a Numba kernel takes them and handed to `cuLaunchKernel` (about 5 µs). In the
+packed as a Numba kernel takes them and handed to the driver (under 5 µs). In the
 simulator the same calls run on NumPy arrays, so that one set of tests serves both.
 """
 
@@ -18,7 +18,7 @@ from numba_gemm.arguments import DATA_FIELD, Argument, Vector, offsets, values
 from numba_gemm.device import SIMULATOR
 from numba_gemm.loading import LoadedKernel, load
 from numba_gemm.operands import Operand
-from numba_gemm.runtime import checked, zero_matrix
+from numba_gemm.runtime import checked, give_context, launch_function, zero_matrix
 from numba_gemm.tile import FLOAT_BYTES, LaunchConfig
 
 if not SIMULATOR:
@@ -93,21 +93,21 @@ class PreparedLaunch:
     """
 
     __slots__ = (
-        "_address",
         "_arguments",
         "_buffer",
+        "_driver_config",
         "_extra",
         "_offsets",
+        "_passed",
         "_pointers",
-        "_prefix",
+        "_stream",
         "config",
         "loaded",
-        "stream",
     )
 
     def __init__(self, loaded: LoadedKernel, config: LaunchConfig, arguments: Sequence[Argument], stream: int) -> None:
         self.loaded: LoadedKernel | None = loaded
-        self.stream = stream
+        self.config = config
         self._arguments = list(arguments)
         layout = "".join(loaded.parameters)
         size = struct.calcsize(layout)
@@ -117,11 +117,23 @@ class PreparedLaunch:
         self._pointers = memoryview(self._buffer).cast("Q")
         first = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
         self._extra = (ctypes.c_size_t * 6)(_BUFFER_POINTER, first, _BUFFER_SIZE, 0, _END, size)
-        self._address = ctypes.addressof(self._extra)
-        self._extra[3] = self._address + 5 * ctypes.sizeof(ctypes.c_size_t)  # the driver reads the size through it
-        self.config = config
-        grid, block, shared_bytes = config
-        self._prefix = (loaded.function, *_xyz(grid), *_xyz(block), shared_bytes)
+        extra = ctypes.addressof(self._extra)
+        self._extra[3] = extra + 5 * ctypes.sizeof(ctypes.c_size_t)  # the driver reads the size through it
+        self._driver_config = _driver_config(config, stream)
+        self._stream = stream
+        #: What `cuLaunchKernelEx` takes: addresses, which stay as they are.
+        addresses = (self._driver_config.getPtr(), loaded.function, 0, extra)
+        self._passed = tuple(ctypes.c_void_p(address) for address in addresses)
+
+    @property
+    def stream(self) -> int:
+        return self._stream
+
+    @stream.setter
+    def stream(self, stream: int) -> None:
+        if stream != self._stream:
+            self._driver_config.hStream = stream
+            self._stream = stream
 
     def _pointer(self, position: int) -> int:
         """Which 8 bytes of the buffer are the address of an array."""
@@ -134,29 +146,46 @@ class PreparedLaunch:
         struct.pack_into("f", self._buffer, self._offsets[position], value)
 
     def at(self, a: int, b: int, c: int) -> Callable[[int, int, int, int], None]:
-        pointers, prefix, extra = self._pointers, self._prefix, self._address
+        pointers, passed = self._pointers, self._passed
         word_a, word_b, word_c = self._pointer(a), self._pointer(b), self._pointer(c)
-        launch_kernel, failed = cu.cuLaunchKernel, self._failed
+        launch_kernel = launch_function()
 
         def launch_at(at_a: int, at_b: int, at_c: int, stream: int) -> None:
             pointers[word_a], pointers[word_b], pointers[word_c] = at_a, at_b, at_c
-            (error,) = launch_kernel(*prefix, stream, 0, extra)
+            if stream != self._stream:
+                self.stream = stream
+            error = launch_kernel(*passed)
             if error:
-                failed(error)
+                self._try_again(error)
 
         return launch_at
 
     def __call__(self) -> None:
-        (error,) = cu.cuLaunchKernel(*self._prefix, self.stream, 0, self._address)
+        error = launch_function()(*self._passed)
         if error:
-            self._failed(error)
+            self._try_again(error)
 
-    def _failed(self, error: Any) -> None:
+    def _try_again(self, error: int) -> None:
+        """After an error, which may be that this thread has no context yet: to ask before would take time each time."""
+        if give_context():
+            error = launch_function()(*self._passed)
         name = self.loaded.name if self.loaded else ""
-        checked(f"cuLaunchKernel of {name} with (grid, block, shared bytes) = {self._prefix[1:]}", (error,))
+        what = f"cuLaunchKernelEx of {name} with (grid, block, shared bytes) = {tuple(self.config)}"
+        checked(what, (cu.CUresult(error),))
 
 
-#: CU_LAUNCH_PARAM_BUFFER_POINTER, …_BUFFER_SIZE and …_END: what follows in the list of `cuLaunchKernel`.
+def _driver_config(config: LaunchConfig, stream: int) -> Any:
+    """The same for the driver."""
+    grid, block, shared_bytes = config
+    passed = cu.CUlaunchConfig()
+    passed.gridDimX, passed.gridDimY, passed.gridDimZ = _xyz(grid)
+    passed.blockDimX, passed.blockDimY, passed.blockDimZ = _xyz(block)
+    passed.sharedMemBytes = shared_bytes
+    passed.hStream = stream
+    return passed
+
+
+#: CU_LAUNCH_PARAM_BUFFER_POINTER, …_BUFFER_SIZE and …_END: what follows in the list `extra`.
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 0
 
 

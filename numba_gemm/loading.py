@@ -28,7 +28,7 @@ class LoadedKernel:
     #: The kernel, for all devices, and the function that it is on this one. Launching the kernel would have the driver
     #: look the function up each time.
     handle: int
-    function: Any
+    function: int
     device: int
     #: The arguments as the machine code takes them: for each, the characters of `struct` for its fields.
     parameters: tuple[str, ...]
@@ -72,7 +72,7 @@ def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -
     return LoadedKernel(
         name=kernel.py_func.__name__,
         handle=int(function.handle),
-        function=checked("cuKernelGetFunction", cu.cuKernelGetFunction(function.handle)),
+        function=int(checked("cuKernelGetFunction", cu.cuKernelGetFunction(function.handle))),
         device=device,
         parameters=tuple(arguments.fields(kind) for kind in signature.args),
         registers=function.attrs.regs,

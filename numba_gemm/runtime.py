@@ -27,12 +27,31 @@ class DriverError(RuntimeError):
 
 
 def checked(call: str, result: tuple[Any, ...]) -> Any:
-    """The values of a driver call's result, or a DriverError that names the call."""
+    """The value of a driver call's result, or the values, or a DriverError that names the call."""
     error, *values = result
     if int(error) != 0:
         _, text = cu.cuGetErrorString(error)
         raise DriverError(f"{call} failed with {error.name}: {text.decode() if text else 'no description'}")
-    return values[0] if len(values) == 1 else None
+    return (values[0] if len(values) == 1 else tuple(values)) if values else None
+
+
+@cache
+def launch_function() -> Any:
+    """The driver's `cuLaunchKernelEx`, for arguments that are `ctypes.c_void_p`; it returns the error.
+
+    The bindings' own function makes Python objects of the kernel and the stream at each call, and one of the error,
+    which takes longer than to look at all else that a repeated product has to be asked.
+    """
+    kinds = cu.CUdriverProcAddress_flags
+    kind = kinds.CU_GET_PROC_ADDRESS_LEGACY_STREAM
+    if 0 not in LEGACY_DEFAULT:
+        kind = kinds.CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+    address, _ = checked("cuGetProcAddress", cu.cuGetProcAddress(b"cuLaunchKernelEx", _SINCE, kind))
+    return ctypes.CFUNCTYPE(ctypes.c_int)(address)
+
+
+#: The version of CUDA that brought `cuLaunchKernelEx`, 11.8.
+_SINCE = 11080
 
 
 # Devices ---------------------------------------------------------------------------------------------
@@ -58,6 +77,15 @@ def current_device() -> int:
     if int(error) != 0:  # this thread has no context yet; Numba makes the primary one current
         return int(cuda.current_context().device.id)
     return int(device)
+
+
+def give_context() -> bool:
+    """Make the primary context current in a thread that has no context yet; whether that was so."""
+    error, context = cu.cuCtxGetCurrent()
+    if int(error) != 0 or int(context) != 0:
+        return False
+    cuda.current_context()
+    return True
 
 
 @cache

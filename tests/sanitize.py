@@ -71,9 +71,19 @@ def layouts(tile: Tile, trans_a: bool, trans_b: bool) -> Iterator[Product]:
             *(fours if place.multiple > 1 else sizes), trans_a=trans_a, trans_b=trans_b, a=place, b=place, c=place
         )
     yield Product(*sizes, batch=2, shared="b", trans_a=trans_a, trans_b=trans_b, c=Placement(gap=4), **finish)
+    if not trans_a and not trans_b:
+        for m, n, k in (sizes, (2 * tile.bm, tile.bn, 7 * tile.bk)):
+            yield Product(m, n, k, beta=1.0, epilogue=up_by_three)
     if trans_a and not trans_b:
         yield Product(5, 3, 0, c=Placement(pitch=1), **finish)
         yield Product(2 * tile.bm, tile.bn, 7 * tile.bk, trans_a=True, **finish)
+
+
+def up_by_three(x: float) -> float:
+    """With a loop: kernels call it, as they do long activations."""
+    for _ in range(3):
+        x = x + 1
+    return x
 
 
 def main(names: list[str]) -> int:

@@ -1,6 +1,7 @@
 """Arrays of PyTorch, CuPy and JAX, and of anything that speaks their protocols."""
 
 import os
+import threading
 from functools import partial
 
 import numpy as np
@@ -164,6 +165,31 @@ def test_batches_of_tensors(torch, rng):
         assert_same(on_host(c), a @ b + bias)
 
 
+@VERSION
+def test_a_thread_that_has_no_context_yet(version, torch, rng):
+    """Nothing in the repeated call of a plan asks for one."""
+    planned = plan(M, N, K, version=version)
+    a, b = numbers(rng)
+    tensors = [torch.as_tensor(values, device="cuda") for values in (a, b, np.zeros((M, N), np.float32))]
+    for _ in range(2):
+        planned(*tensors)
+    tensors[2].fill_(float("nan"))
+    torch.cuda.synchronize()
+    raised = []
+
+    def call():
+        try:
+            planned(*tensors)
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert not raised
+    assert_exact(on_host(tensors[2]), a, b)
+
+
 # DLPack alone ---------------------------------------------------------------------------------------------------
 
 
@@ -203,3 +229,24 @@ def test_the_operands_decide_the_device(version, torch, rng):
         assert cuda.current_context().device.id == torch.cuda.current_device() == 0
         with pytest.raises(ValueError, match=rf"different devices .*a on device {1 - index}"):
             sgemm(device_a.to(f"cuda:{1 - index}"), device_b, c, version=version)
+
+
+@VERSION
+def test_a_plan_stays_on_its_device(version, torch, rng):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU")
+    a, b = numbers(rng)
+    for index in (1, 0):
+        tensors = [torch.as_tensor(values, device=f"cuda:{index}") for values in (a, b, np.zeros((M, N), np.float32))]
+        with cuda.gpus[index]:
+            planned = plan(M, N, K, version=version)
+        for current in (0, 1, 1, 0, 0):
+            tensors[2].fill_(float("nan"))
+            torch.cuda.synchronize(index)
+            with torch.cuda.device(current):
+                planned(*tensors)
+            torch.cuda.synchronize(index)
+            assert_exact(on_host(tensors[2]), a, b)
+        elsewhere = [tensor.to(f"cuda:{1 - index}") for tensor in tensors]
+        with pytest.raises(ValueError, match=f"is on device {1 - index}; the plan is for device {index}"):
+            planned(*elsewhere)

@@ -1,4 +1,4 @@
-"""Arguments as the driver reads them: the list for `cuLaunchKernel`, the buffer, and where each argument is in it."""
+"""Launches as the driver reads them: the configuration, the list `extra`, the buffer, and the arguments in it."""
 
 import ctypes
 import struct
@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from numba_gemm import loading
+from numba_gemm import launch, loading, runtime
 from numba_gemm.arguments import Vector, fields
 from numba_gemm.kernels import reduce
 from numba_gemm.kernels.signatures import GENERAL, PLAIN, STAGING, WITH_WORKSPACE
@@ -47,9 +47,23 @@ class OfWorkspace(ctypes.Structure):
     ]
 
 
+class Config(ctypes.Structure):
+    """CUlaunchConfig of cuda.h."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_size_t),
+        ("attributes", ctypes.c_size_t),
+        ("attribute_count", ctypes.c_uint),
+    ]
+
+
 def as_the_driver_reads(prepared):
-    """The buffer that the list of `cuLaunchKernel` leads to, and its size."""
-    key_of_pointer, pointer, key_of_size, size, end = (ctypes.c_size_t * 5).from_address(prepared._address)
+    """The buffer that the list `extra` leads to, and its size."""
+    extra = prepared._passed[3].value
+    key_of_pointer, pointer, key_of_size, size, end = (ctypes.c_size_t * 5).from_address(extra)
     assert (key_of_pointer, key_of_size, end) == (1, 2, 0)
     return pointer, ctypes.c_size_t.from_address(size).value
 
@@ -57,11 +71,11 @@ def as_the_driver_reads(prepared):
 @pytest.fixture
 def prepared():
     parameters = tuple(fields(kind) for kind in WITH_WORKSPACE.args)
-    loaded = LoadedKernel("kernel", 0, None, 0, parameters, registers=1, local_bytes=0, shared_bytes=0)
+    loaded = LoadedKernel("kernel", 0, 1 << 43, 0, parameters, registers=1, local_bytes=0, shared_bytes=0)
     matrices = [contiguous(name, (8, 16), 4096 * at) for at, name in enumerate(("a", "b", "c", "bias"), 1)]
     sums, flags = Vector(1 << 40, 100, np.float32), Vector(1 << 41, 7, np.uint32)
     arguments = [*matrices, 8, 16, 2**32 - 1, 1.5, -0.5, 1 << 35, -3, 0, sums, flags, 9]
-    return PreparedLaunch(loaded, LaunchConfig((1, 1), (32, 1)), arguments, 0)
+    return PreparedLaunch(loaded, LaunchConfig((7, 5), (32, 2), 4096), arguments, 3)
 
 
 def test_every_argument_is_where_c_would_have_it(prepared):
@@ -86,6 +100,47 @@ def test_what_changes_and_nothing_else(prepared):
     prepared.set_float(8, 0.25)
     expected.b_data, expected.sums_data, expected.alpha, expected.beta = 20480, 1 << 42, float("inf"), 0.25
     assert ctypes.string_at(address, size) == bytes(expected)[:size]
+
+
+def test_the_configuration(prepared):
+    config, function, parameters, _ = (argument.value for argument in prepared._passed)
+    assert (function, parameters) == (1 << 43, None)
+    found = Config.from_address(config)
+    assert (list(found.grid), list(found.block), found.shared_bytes) == ([7, 5, 1], [32, 2, 1], 4096)
+    assert (found.stream, found.attributes, found.attribute_count) == (3, 0, 0)
+    prepared.stream = 1 << 44
+    assert prepared.stream == found.stream == 1 << 44
+    assert list(found.grid) == [7, 5, 1]
+
+
+def test_a_short_way_launches_on_the_stream_it_is_given(prepared, monkeypatch):
+    """And from the addresses; what the driver answers is an error that names the kernel."""
+    seen = []
+
+    def launch_kernel(config, *_):
+        address, _ = as_the_driver_reads(prepared)
+        found = OfWorkspace.from_address(address)
+        seen.append((Config.from_address(config.value).stream, found.a_data, found.b_data, found.c_data))
+        return 0 if len(seen) < 4 else 1
+
+    monkeypatch.setattr(launch, "launch_function", lambda: launch_kernel)
+    launch_at = prepared.at(1, 0, 2)
+    launch_at(4096, 8192, 12288, 3)
+    launch_at(4100, 8200, 12300, 1 << 44)
+    prepared()
+    assert seen == [(3, 8192, 4096, 12288), (1 << 44, 8200, 4100, 12300), (1 << 44, 8200, 4100, 12300)]
+    monkeypatch.setattr(launch, "give_context", lambda: False)
+    monkeypatch.setattr(runtime.cu, "cuGetErrorString", lambda _: (0, b"invalid argument"))
+    with pytest.raises(runtime.DriverError, match=r"kernel.*\(7, 5\).*CUDA_ERROR_INVALID_VALUE: invalid argument"):
+        launch_at(4096, 8192, 12288, 3)
+
+
+def test_a_thread_without_a_context_gets_one(prepared, monkeypatch):
+    answers, given = [201, 0], []
+    monkeypatch.setattr(launch, "launch_function", lambda: lambda *_: answers.pop(0))
+    monkeypatch.setattr(launch, "give_context", lambda: given.append(1) or True)
+    prepared.at(0, 1, 2)(4096, 8192, 12288, 0)
+    assert (answers, given) == ([], [1])
 
 
 @pytest.mark.gpu

@@ -52,12 +52,13 @@ class Tensor:
         return self.address
 
 
-#: PyTorch's current stream and device.
+#: PyTorch's current stream and device; with two devices, which one that is has to be asked.
 current = SimpleNamespace(stream=0, device=0)
 torch = SimpleNamespace(
     float32="float32",
     strided="strided",
     Tensor=Tensor,
+    cuda=SimpleNamespace(device_count=lambda: 2),
     _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda _: current.stream, _cuda_getDevice=lambda: current.device),
 )
 
