@@ -112,7 +112,7 @@ class Plan:
                 admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
                 admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
                 if vector is None:
-                    self._repeat = repeat_of(admitted, (a, b, c), (matrix_a, matrix_b, matrix_c))
+                    self._repeat = repeat_of(admitted, (a, b, c), (matrix_a, matrix_b, matrix_c)) or self._repeat
         return c
 
     def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> Admitted:

@@ -23,17 +23,17 @@ def repeat_of(
     admitted: Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
 ) -> Repeat | None:
     """What repeats a product that has just been launched with these; None unless all three are plain tensors."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or any(type(tensor) is not torch.Tensor for tensor in tensors):
+        return None  # arrays of another library, which may have the layout of tensors before them
     if admitted.repeat is None:
-        admitted.repeat = _repeat_with_tensors(admitted, tensors, operands)
+        admitted.repeat = _repeat_with_tensors(torch, admitted, tensors, operands)
     return admitted.repeat
 
 
 def _repeat_with_tensors(
-    admitted: Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
+    torch: Any, admitted: Admitted, tensors: tuple[Any, Any, Any], operands: tuple[Operand, Operand, Operand]
 ) -> Repeat | None:
-    torch: Any = sys.modules.get("torch")
-    if torch is None or any(type(tensor) is not torch.Tensor for tensor in tensors):
-        return None
     if not all(hasattr(torch._C, name) for name in ("_cuda_getCurrentRawStream", "_cuda_getDevice")):
         return None  # another PyTorch: the long way is open
     if any(operand.size == 0 for operand in operands):

@@ -52,6 +52,18 @@ class Tensor:
         return self.address
 
 
+class Interface:
+    """An array that is no tensor, and has no shape of its own."""
+
+    def __init__(self, array):
+        self.array = array
+
+    @property
+    def __cuda_array_interface__(self):
+        address = (self.array.ctypes.data, False)
+        return {"shape": self.array.shape, "typestr": "<f4", "data": address, "strides": None, "version": 3}
+
+
 #: PyTorch's current stream and device; with two devices, which one that is has to be asked.
 current = SimpleNamespace(stream=0, device=0)
 torch = SimpleNamespace(
@@ -276,6 +288,16 @@ def test_other_options_are_another_call(options, looked_at, rng):
     # And the plain call still is what it was.
     sgemm(Tensor(a), Tensor(b), Tensor(c), **plain)
     assert_same(c, a @ b)
+
+
+def test_arrays_without_a_shape_between_tensors(call, looked_at, rng):
+    """They have nothing but a protocol, in the layout of tensors that were multiplied before."""
+    for kind in (Interface, Tensor, Interface):
+        arrays = operands(rng)
+        looked_at.clear()
+        call(*map(kind, arrays))
+        assert_same(arrays[2], arrays[0] @ arrays[1])
+        assert bool(looked_at) == (kind is Interface)
 
 
 def test_wrong_options_are_refused_as_before(call, rng):
