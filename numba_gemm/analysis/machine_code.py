@@ -261,6 +261,8 @@ def _link(objects: Sequence[ObjectCode], target: str, options: dict[str, Any]) -
         max_register_count=options.get("max_registers") or None,
         lineinfo=options.get("lineinfo", False),
         ptxas_options=["-v"],
+        # What nvJitLink takes from its cache, ptxas has not seen, and says nothing about.
+        no_cache=True,
     )
     linker = Linker(*objects, options=linker_options)
     try:
