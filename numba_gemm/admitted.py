@@ -34,32 +34,26 @@ def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
 Span = tuple[int, int]
 
 
-def make_apart(span_a: Span, span_b: Span, span_c: Span) -> Callable[[int, int, int], bool]:
-    """Whether, with operands at three addresses, the address range of C meets neither that of A nor that of B.
+def clearance(span: Span, span_c: Span) -> tuple[int, int]:
+    """How far from C's address an operand's has to be so that their bytes, first to last, are apart.
 
-    Spans are the bytes that each touches, first and one past the last, from its address on.
+    Spans are the bytes that each touches, first and one past the last, from its address on. Apart they are where the
+    operand's address less that of C is at most the first of the two numbers, or at least the second.
     """
-    (first_a, end_a), (first_b, end_b), (first_c, end_c) = span_a, span_b, span_c
-
-    def apart(a: int, b: int, c: int) -> bool:
-        low, high = c + first_c, c + end_c
-        return (a + first_a >= high or low >= a + end_a) and (b + first_b >= high or low >= b + end_b)
-
-    return apart
+    return span_c[0] - span[1], span_c[1] - span[0]
 
 
 class Admitted:
     """A product whose layout has been checked: what is left to check at a call is where its operands lie."""
 
-    __slots__ = ("_span_bias", "_span_c", "apart", "product", "repeat")
+    __slots__ = ("clearance_a", "clearance_b", "clearance_bias", "product", "repeat")
 
     def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         self.product = product
         #: A shorter way to launch it, see `numba_gemm.repeat`.
         self.repeat: Callable[..., bool] | None = None
-        self.apart = make_apart(a.span, b.span, c.span)
-        self._span_c = c.span
-        self._span_bias = bias.span if bias is not None else (0, 0)
+        self.clearance_a, self.clearance_b = clearance(a.span, c.span), clearance(b.span, c.span)
+        self.clearance_bias = clearance(bias.span, c.span) if bias is not None else (0, 0)
 
     def may_launch(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> bool:
         """Whether C can be written, lies on one device with the others and, beyond doubt, apart from them.
@@ -69,12 +63,9 @@ class Admitted:
         device = c.device
         if c.read_only or a.device != device or b.device != device or (bias is not None and bias.device != device):
             return False
-        if not self.apart(a.pointer, b.pointer, c.pointer):
+        if not (_apart(a, c, self.clearance_a) and _apart(b, c, self.clearance_b)):
             return False
-        if bias is None:
-            return True
-        low, high = c.pointer + self._span_c[0], c.pointer + self._span_c[1]
-        return bias.pointer + self._span_bias[0] >= high or low >= bias.pointer + self._span_bias[1]
+        return bias is None or _apart(bias, c, self.clearance_bias)
 
     def launch(
         self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float, beta: float, stream: int
@@ -86,6 +77,11 @@ class Admitted:
         if bias is not None and bias.producer_stream is not None:
             runtime.wait_for_producer(bias.producer_stream, stream)
         self.product(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)
+
+
+def _apart(operand: Operand, c: Operand, clearance: tuple[int, int]) -> bool:
+    distance = operand.pointer - c.pointer
+    return distance <= clearance[0] or distance >= clearance[1]
 
 
 class Products(threading.local):

@@ -92,7 +92,8 @@ class Plan:
             TypeError, ValueError: like `sgemm`, for operands that are not what was planned.
         """
         handle = 0 if stream is None else stream_handle(stream)
-        if bias is None and self._repeat is not None and self._repeat(a, b, c, alpha, beta, handle):
+        repeat = self._repeat
+        if bias is None and repeat is not None and repeat(a, b, c, alpha, beta, handle):
             return c
         alpha, beta = request.scalar("alpha", alpha), request.scalar("beta", beta)
         matrix_a, matrix_b, matrix_c = (

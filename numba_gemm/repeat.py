@@ -46,7 +46,8 @@ def _repeat_with_tensors(
     several_devices = torch.cuda.device_count() > 1
     all_aligned = all(aligned)
     multiple = 16 if all_aligned else FLOAT_BYTES
-    apart, product, launch = admitted.apart, admitted.product, admitted.product.direct()
+    (below_a, above_a), (below_b, above_b) = admitted.clearance_a, admitted.clearance_b
+    product, launch = admitted.product, admitted.product.direct()
 
     def repeat(a: Any, b: Any, c: Any, alpha: float, beta: float, stream: int) -> bool:
         try:
@@ -66,19 +67,21 @@ def _repeat_with_tensors(
             at_a, at_b, at_c = a.data_ptr(), b.data_ptr(), c.data_ptr()
         except (AttributeError, TypeError, RuntimeError):  # no tensor, or a sparse one
             return False
-        # 1 + 0j equals 1.0 as well. The kernel was chosen for exactly these alignments.
-        if (
-            type(alpha) is not float
-            or type(beta) is not float
-            or alpha != product.alpha
-            or beta != product.beta
-            or stream_of(device) != stream
-            or (several_devices and current_device() != device)
-        ):
+        # Mostly they are the same objects. 1 + 0j equals 1.0 as well.
+        if alpha is not product.alpha and (type(alpha) is not float or alpha != product.alpha):
             return False
+        if beta is not product.beta and (type(beta) is not float or beta != product.beta):
+            return False
+        if stream_of(device) != stream or (several_devices and current_device() != device):
+            return False
+        # The kernel was chosen for exactly these alignments.
         if (at_a | at_b | at_c) % multiple or (not all_aligned and alignments(at_a, at_b, at_c) != aligned):
             return False
-        if not apart(at_a, at_b, at_c):
+        from_c = at_a - at_c
+        if below_a < from_c < above_a:
+            return False
+        from_c = at_b - at_c
+        if below_b < from_c < above_b:
             return False
         launch(at_a, at_b, at_c, stream)
         return True

@@ -12,7 +12,7 @@ import pytest
 from checks import assert_same, small_integers
 
 from numba_gemm import VERSIONS, api, plan, planning, runtime, sgemm, workspace
-from numba_gemm.admitted import Products
+from numba_gemm.admitted import Products, clearance
 from numba_gemm.workspace import Workspaces
 
 pytestmark = pytest.mark.simulator
@@ -186,6 +186,34 @@ def test_overlaps_are_refused(call, which, rng):
     tensors[which].address = tensors[2].address + 16
     with pytest.raises(ValueError, match="overlaps"):
         call(*tensors)
+
+
+@pytest.mark.parametrize("first_c", [-8, 0, 4])
+def test_apart_is_without_a_common_byte(first_c):
+    """For spans that start before, at and behind their address, at every distance."""
+    span, span_c = (-4, 12), (first_c, first_c + 20)
+    below, above = clearance(span, span_c)
+    for distance in range(-48, 49):
+        bytes_c = set(range(100 + span_c[0], 100 + span_c[1]))
+        common = bytes_c & set(range(100 + distance + span[0], 100 + distance + span[1]))
+        assert (below < distance < above) == bool(common), distance
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("behind", [False, True])
+def test_neighbours_take_the_short_way(call, which, behind, looked_at, rng):
+    arrays = operands(rng)
+    operand, c = arrays[which], arrays[2]
+    memory = aligned(np.zeros(operand.size + c.size, np.float32))
+    first, second = (c, operand) if behind else (operand, c)
+    places = memory[: first.size].reshape(first.shape), memory[first.size :].reshape(second.shape)
+    arrays[2], arrays[which] = places if behind else reversed(places)
+    arrays[which][...] = operand
+    expected = arrays[0] @ arrays[1]
+    looked_at.clear()
+    call(*map(Tensor, arrays))
+    assert_same(arrays[2], expected)
+    assert not looked_at
 
 
 def by_columns(array):
