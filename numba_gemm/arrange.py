@@ -94,6 +94,11 @@ def arrange(
     return _with_few_rows(arrangement) if few_rows else arrangement
 
 
+def that_counts(arrangement: Arrangement, alpha: float) -> Arrangement:
+    """The arrangement of alpha·A·B: with alpha = 0 one without any k, so that A and B are not read."""
+    return replace(arrangement, k=0) if alpha == 0 else arrangement
+
+
 def _with_few_rows(given: Arrangement) -> Arrangement:
     """The same product, or its transpose if that has fewer rows."""
     if given.n < given.m:

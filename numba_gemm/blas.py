@@ -8,7 +8,7 @@ import numpy as np
 
 from numba_gemm import launch, loading, runtime, workspace
 from numba_gemm.arguments import Argument, Vector
-from numba_gemm.arrange import Arrangement, Lines
+from numba_gemm.arrange import Arrangement, Lines, that_counts
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels import reduce
 from numba_gemm.kernels.signatures import AT_C, WorkspaceSize
@@ -57,8 +57,7 @@ def prepare(
     `variant` is for measuring another one than the arrangement needs: a general one does what a special one does.
     A version with a workspace finds it at `place`; if that is absent, the launches own one, for `stream` alone.
     """
-    if alpha == 0:  # A and B are not read, as with no k at all
-        arrangement = replace(arrangement, k=0)
+    arrangement = that_counts(arrangement, alpha)
     m, n, k = arrangement.m, arrangement.n, arrangement.k
     if m == 0 or n == 0:
         return []

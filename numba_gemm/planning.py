@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from numba_gemm import blas, driver, ladder, loading, request, runtime
 from numba_gemm.admitted import Admitted, Layout, layout_of
-from numba_gemm.arrange import arrange
+from numba_gemm.arrange import arrange, that_counts
 from numba_gemm.device import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.operands import Operand, as_operand, contiguous, wait_for_producers
@@ -128,7 +127,7 @@ class Plan:
             trans_b=self._trans_b,
             few_rows=self._chosen.few_rows,
         )
-        variant = blas.variant_of(arrangement if alpha else replace(arrangement, k=0), self._tile, self._epilogue)
+        variant = blas.variant_of(that_counts(arrangement, alpha), self._tile, self._epilogue)
         if self._complete and variant not in self._variants:
             raise ValueError(
                 "a plan takes matrices with unit stride along their last axis; these have strides "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from numba_gemm import blas, launch, runtime, workspace
-from numba_gemm.arrange import Arrangement
+from numba_gemm.arrange import Arrangement, that_counts
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.kernels.signatures import AT_A, AT_ALPHA, AT_B, AT_BETA, AT_BIAS, AT_C, AT_FLAGS, AT_SUMS, WorkspaceSize
 from numba_gemm.ladder import Version
@@ -24,11 +23,11 @@ class Product:
     __slots__ = ("_empty", "_launches", "_swapped", "alpha", "beta")
 
     def __init__(self, launches: Sequence[launch.Launch], arrangement: Arrangement, alpha: float, beta: float) -> None:
-        """`launches` are those that `blas.prepare` made for the arrangement and the scalars."""
+        """`launches` are those that `blas.prepare` made for the arrangement that counts, and the scalars."""
         #: Those of the last launch.
         self.alpha, self.beta = alpha, beta
         self._swapped = arrangement.transposed
-        self._empty = arrangement.k == 0 or alpha == 0
+        self._empty = arrangement.k == 0
         batches = (arrangement.a.batch, arrangement.b.batch, arrangement.c.batch)
         a_step, b_step, c_step = (blas.MAX_BATCH * batch * FLOAT_BYTES for batch in batches)
         #: Each launch, and how many bytes after the operands its own A, B and C start.
@@ -44,7 +43,7 @@ class Product:
         """Enqueue it for operands at these addresses. Whether alpha is 0 has been decided when it was made."""
         if self._swapped:
             a, b = b, a
-        if self._empty:  # as in `prepare`
+        if self._empty:  # an empty sum is 0 for any alpha
             alpha = 0.0
         if alpha != self.alpha or beta != self.beta:
             for prepared in self.launches:
@@ -134,10 +133,10 @@ def product_of(
     workspaces: Workspaces,
 ) -> Product:
     """The launches of one arrangement; a version that needs a workspace takes it from `workspaces`."""
+    arrangement = that_counts(arrangement, alpha)
     launches = blas.prepare(version, tile, arrangement, epilogue, bias, alpha, beta, stream=0, place=_NOWHERE)
     if launches and version.has_workspace:
-        of_launch = replace(arrangement, k=0) if alpha == 0 else arrangement  # as in `prepare`
-        size = blas.workspace_size(version, tile, blas.variant_of(of_launch, tile, epilogue), of_launch)
+        size = blas.workspace_size(version, tile, blas.variant_of(arrangement, tile, epilogue), arrangement)
         if size is not None and size.floats + size.flags > 0:
             return ProductWithWorkspace(launches, arrangement, alpha, beta, workspaces, size)
     return Product(launches, arrangement, alpha, beta)
