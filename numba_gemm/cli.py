@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,32 +16,22 @@ try:
 except ImportError as error:
     sys.exit(f"the command line needs typer and rich ({error}); install numba-gemm[cli]")
 
+from numba_gemm.commands.one_line import OneLineGroup, errors_in_one_line
 from numba_gemm.packages import compiler_problem, installed_packages
 
 if TYPE_CHECKING:
     from numba_gemm.ladder import Version
 
 app = typer.Typer(
+    cls=OneLineGroup,
     help="The SGEMM optimisation ladder as Numba-CUDA kernels.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
-DONE, WRONG_RESULT, UNUSABLE = 0, 1, 2
+DONE, WRONG_RESULT = 0, 1
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@contextmanager
-def _errors_in_one_line() -> Iterator[None]:
-    """Whoever calls the program reads what went wrong on one line of standard error, and status 2."""
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        # Not wrapped at the width of the terminal; brackets are text: the message may name numba-gemm[inspect].
-        line = f"numba-gemm: {' '.join(str(error).split())}"
-        Console(stderr=True).print(line, style="red", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(UNUSABLE) from error
 
 
 def _print_json(data: Any) -> None:
@@ -55,7 +43,7 @@ def main(context: typer.Context) -> None:
     """The SGEMM optimisation ladder as Numba-CUDA kernels."""
     problem = compiler_problem(installed_packages(("numpy", "numba-cuda")))
     if problem is not None and context.invoked_subcommand != "info":
-        with _errors_in_one_line():
+        with errors_in_one_line():
             raise RuntimeError(f"{problem.text}: {problem.remedy}")
 
 
@@ -66,7 +54,7 @@ def demo(
     """Run every rung, verify it, and compare it with cuBLAS; without a GPU, in the simulator."""
     from numba_gemm.bench import demo as demonstration
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         correct = demonstration.run(size, Console())
     raise typer.Exit(DONE if correct else WRONG_RESULT)
 
@@ -100,7 +88,7 @@ def explain(
     """Say what bounds a version on a shape, how long it should take, and what the next rung does about it."""
     from numba_gemm.commands import explain as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         found = command.explain(version, m, n, k, device, detail)
     _print_json(found.to_dict()) if as_json else Console().print(found)
 
@@ -115,7 +103,7 @@ def inspect(
     """Compile a version and show registers, spills and the main loop's instructions. Needs no GPU."""
     import numba_gemm
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         if loop and as_json:
             raise ValueError("--loop prints text; leave out --json or --loop")
         found = numba_gemm.inspect(_number_or_name(version), arch=arch)
@@ -147,7 +135,7 @@ def bench(
     """
     from numba_gemm.commands import bench as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         asked = command.request(versions, shapes, cold)
         found = command.measure(asked, save, Console(stderr=True))
     _print_json(found.to_dict()) if as_json else command.show(found, Console())
@@ -172,7 +160,7 @@ def show(
     """Print the source of a version's kernel."""
     from numba_gemm.commands import show as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         found = command.source(version)
     _print_json(found.to_dict()) if as_json else command.show(found, Console())
 
@@ -186,7 +174,7 @@ def diff(
     """Show what the second version adds to the first."""
     from numba_gemm.commands import diff as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         found = command.difference(before, after)
     _print_json(found.to_dict()) if as_json else command.show(found, Console())
 
@@ -207,7 +195,7 @@ def tune(
     from numba_gemm.commands import tune as command
 
     correct = True
-    with _errors_in_one_line():
+    with errors_in_one_line():
         if list_stored and clear:
             raise ValueError("--list shows what --clear removes; leave out one of them")
         if list_stored:
@@ -236,7 +224,7 @@ def plot(
     """Draw pictures from the models and from stored results; with --list, say what there is. Needs no GPU."""
     from numba_gemm.commands import plot as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         if as_json and not list_pictures:
             raise ValueError("--json prints the list of pictures; it goes with --list")
         if list_pictures:
@@ -258,7 +246,7 @@ def quiz(
     """Ask what the models can answer, and judge the reply: status 0 for a right answer, 1 for a wrong one."""
     from numba_gemm.commands import quiz as command
 
-    with _errors_in_one_line():
+    with errors_in_one_line():
         right = command.run(number, answer, hint, solution, list_questions, as_json)
     raise typer.Exit(DONE if right else WRONG_RESULT)
 

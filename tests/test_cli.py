@@ -30,11 +30,29 @@ def test_help_names_the_verbs():
         assert verb in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--size", "0"], ["demo", "--size", "many"], ["inspect"], ["nonsense"]])
-def test_wrong_usage_is_status_2(arguments):
-    done = run(*arguments)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("demo --size 0", "'--size'"),
+        ("demo --size many", "'--size'"),
+        ("explain 5 64", "argument"),
+        ("inspect", "argument"),
+        ("tune 64 64", "(64 64)"),
+        ("info --nonsense", "--nonsense"),
+        ("nonsense", "'nonsense'"),
+        ("--nonsense", "--nonsense"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(wrong, said):
+    arguments = wrong.split()
+    done = run(*arguments, COLUMNS="60")
     assert done.returncode == 2, done.stdout
-    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("numba-gemm: ")
+    assert said in done.stderr
+    command = "" if "nonsense" in arguments[0] else f" {arguments[0]}"
+    assert done.stderr.endswith(f"cli{command} --help` says what it takes\n")
 
 
 def test_what_cannot_work_is_one_line_and_status_2():
