@@ -158,6 +158,13 @@ def test_no_driver_is_started_and_the_current_device_is_restored():
     assert (dispatcher.get_current_device, driver.is_initialized) == before
 
 
+@pytest.mark.gpu
+def test_a_second_time_is_like_the_first():
+    """With a driver, nvJitLink would keep what it linked, and have nothing to report of it the next time."""
+    first, second = (machine_code.compile_kernel(cuda.jit(saxpy), SAXPY_SIGNATURE, "sm_90") for _ in range(2))
+    assert first == second
+
+
 def test_errors_say_what_to_do(monkeypatch, tmp_path):
     kernel = cuda.jit(saxpy)
     with pytest.raises(ValueError, match=r"'sm_70': one of sm_80, .*sm_120"):
