@@ -1,5 +1,9 @@
 """The tool that compiles for an architecture without a GPU, on small kernels of its own."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numba import cuda, float32, types, uint32
@@ -159,9 +163,18 @@ def test_no_driver_is_started_and_the_current_device_is_restored():
 
 
 @pytest.mark.gpu
-def test_a_second_time_is_like_the_first():
+def test_another_process_is_told_the_same():
     """With a driver, nvJitLink would keep what it linked, and have nothing to report of it the next time."""
-    first, second = (machine_code.compile_kernel(cuda.jit(saxpy), SAXPY_SIGNATURE, "sm_90") for _ in range(2))
+    code = (
+        "from numba_gemm.analysis.machine_code import compile_version; from numba_gemm.ladder import find;"
+        "print(compile_version(find('naive'), 'sm_90'))"
+    )
+    environment = {**os.environ, "NUMBA_GEMM_CODE_CACHE": "0"}
+    first, second = (
+        subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert "registers=32" in first
     assert first == second
 
 
