@@ -40,6 +40,7 @@ def _repeat_with_tensors(
         return None
     shape_a, shape_b, shape_c = (tensor.shape for tensor in tensors)
     strides_a, strides_b, strides_c = (tensor.stride() for tensor in tensors)
+    contiguous = all(tensor.is_contiguous() for tensor in tensors)  # the usual case, and the shorter question
     device = tensors[2].get_device()
     float32, stream_of, current_device = torch.float32, torch._C._cuda_getCurrentRawStream, torch._C._cuda_getDevice
     aligned = alignments(*(operand.pointer for operand in operands))
@@ -55,9 +56,11 @@ def _repeat_with_tensors(
                 a.shape != shape_a
                 or b.shape != shape_b
                 or c.shape != shape_c
-                or a.stride() != strides_a
-                or b.stride() != strides_b
-                or c.stride() != strides_c
+                or not (
+                    a.is_contiguous() and b.is_contiguous() and c.is_contiguous()
+                    if contiguous
+                    else a.stride() == strides_a and b.stride() == strides_b and c.stride() == strides_c
+                )
                 or not (a.dtype is b.dtype is c.dtype is float32)
                 or not (a.get_device() == b.get_device() == c.get_device() == device)
                 or (a.requires_grad or b.requires_grad or c.requires_grad)

@@ -42,6 +42,9 @@ class Tensor:
     def stride(self):
         return tuple(stride // 4 for stride in self.array.strides)
 
+    def is_contiguous(self):
+        return self.array.flags.c_contiguous
+
     def get_device(self):
         return self.index
 
@@ -239,6 +242,18 @@ def test_other_layouts_are_looked_at(which, place, looked_at, rng):
         assert_same(c, a @ b)
         assert looked_at
         warm_up(call)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_what_is_not_contiguous_takes_the_short_way_too(which, looked_at, rng):
+    planned = plan(M, N, K, version="boundary", tile=small_tile("boundary"))
+    for turn, place in enumerate((pitched, pitched, pitched, aligned)):
+        arrays = operands(rng)
+        arrays[which] = place(arrays[which])
+        looked_at.clear()
+        planned(*map(Tensor, arrays))
+        assert_same(arrays[2], arrays[0] @ arrays[1])
+        assert bool(looked_at) == (turn == 0 or place is aligned)
 
 
 def test_other_streams_are_looked_at(call, looked_at, monkeypatch, rng):
