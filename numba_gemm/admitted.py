@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_gemm import runtime
-from numba_gemm.operands import Operand, wait_for_producers
+from numba_gemm.operands import VECTOR_BYTES, Operand, wait_for_producers
 from numba_gemm.product import Product
 from numba_gemm.workspace import Workspaces
 
@@ -28,7 +28,7 @@ def layout_of(a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: f
 
 def alignments(a: int, b: int, c: int) -> tuple[bool, bool, bool]:
     """Which of the addresses take 16-byte accesses. Each by itself: not every kernel asks it of all three."""
-    return a % 16 == 0, b % 16 == 0, c % 16 == 0
+    return a % VECTOR_BYTES == 0, b % VECTOR_BYTES == 0, c % VECTOR_BYTES == 0
 
 
 Span = tuple[int, int]
@@ -79,9 +79,9 @@ class Admitted:
         self.product(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)
 
 
-def _apart(operand: Operand, c: Operand, clearance: tuple[int, int]) -> bool:
+def _apart(operand: Operand, c: Operand, limits: tuple[int, int]) -> bool:
     distance = operand.pointer - c.pointer
-    return distance <= clearance[0] or distance >= clearance[1]
+    return distance <= limits[0] or distance >= limits[1]
 
 
 class Products(threading.local):

@@ -13,10 +13,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from numba_gemm.operands import Operand
+from numba_gemm.operands import VECTOR_BYTES, Operand
+from numba_gemm.tile import FLOAT_BYTES
 
-#: Bytes, and floats, of a vector access.
-_VECTOR_BYTES, _VECTOR_FLOATS = 16, 4
+#: Floats of a vector access.
+_VECTOR_FLOATS = VECTOR_BYTES // FLOAT_BYTES
 #: Most rows that a kernel for few of them computes at once.
 MOST_ROWS = 16
 
@@ -33,9 +34,7 @@ class Lines:
     @property
     def takes_vectors(self) -> bool:
         """Whether each group of four from the start of a line on is a 16-byte access."""
-        return (
-            self.pointer % _VECTOR_BYTES == 0 and self.lead % _VECTOR_FLOATS == 0 and self.batch % _VECTOR_FLOATS == 0
-        )
+        return self.pointer % VECTOR_BYTES == 0 and self.lead % _VECTOR_FLOATS == 0 and self.batch % _VECTOR_FLOATS == 0
 
 
 @dataclass(frozen=True, slots=True)

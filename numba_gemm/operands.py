@@ -14,6 +14,8 @@ from numba_gemm.device import SIMULATOR
 from numba_gemm.tile import FLOAT_BYTES
 
 _FLOAT32 = np.dtype(np.float32)
+#: The widest access of a thread.
+VECTOR_BYTES = 16
 #: DLPack device types whose memory a kernel can address: kDLCUDA and kDLCUDAManaged.
 _DLPACK_CUDA = (2, 13)
 #: The version of the CUDA array interface that names the producer's stream.

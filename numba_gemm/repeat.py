@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from numba_gemm.admitted import Admitted, alignments
-from numba_gemm.operands import Operand
+from numba_gemm.operands import VECTOR_BYTES, Operand
 from numba_gemm.tile import FLOAT_BYTES
 
 #: (a, b, c, alpha, beta, stream): whether it was launched. False: nothing was done, look closely.
@@ -46,7 +46,7 @@ def _repeat_with_tensors(
     aligned = alignments(*(operand.pointer for operand in operands))
     several_devices = torch.cuda.device_count() > 1
     all_aligned = all(aligned)
-    multiple = 16 if all_aligned else FLOAT_BYTES
+    multiple = VECTOR_BYTES if all_aligned else FLOAT_BYTES
     (below_a, above_a), (below_b, above_b) = admitted.clearance_a, admitted.clearance_b
     product, launch = admitted.product, admitted.product.direct()
 

@@ -39,8 +39,8 @@ def checked(call: str, result: tuple[Any, ...]) -> Any:
 def launch_function() -> Any:
     """The driver's `cuLaunchKernelEx`, for arguments that are `ctypes.c_void_p`; it returns the error.
 
-    The bindings' own function makes Python objects of the kernel and the stream at each call, and one of the error,
-    which takes longer than to look at all else that a repeated product has to be asked.
+    The bindings' own function makes Python objects of the kernel and the stream at each call, and looks up one for the
+    error: about 0.6 µs more of the 5 that it takes (measured once, beside this one in one process).
     """
     kinds = cu.CUdriverProcAddress_flags
     kind = kinds.CU_GET_PROC_ADDRESS_LEGACY_STREAM

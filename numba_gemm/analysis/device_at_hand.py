@@ -38,11 +38,11 @@ def at_hand() -> Hardware | None:
     return described(name, attribute)
 
 
-def resident_blocks(function: Any, threads: int, dynamic_shared_bytes: int) -> int:
+def resident_blocks(function: int, threads: int, dynamic_shared_bytes: int) -> int:
     """How many blocks of a kernel a multiprocessor holds at once, by the driver's own calculation.
 
     Args:
-        function: the kernel as it is loaded on the current device, a CUfunction.
+        function: the kernel as it is loaded on the current device, the handle of a CUfunction.
         threads: in a block.
         dynamic_shared_bytes: of a block, besides its static shared memory.
 
