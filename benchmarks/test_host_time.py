@@ -1,16 +1,19 @@
 """Host time of one call: what an inner loop over small matrices pays, next to the launch alone and PyTorch's own call.
 
-Wall time of calls that are not waited for. The product is so small that the GPU keeps up with the host.
+Wall time of calls that are not waited for. The product is so small that the GPU keeps up with the host. The calls are
+timed in turn, round by round: from one second to the next the same call was seen to take a third longer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
+from statistics import median
 from typing import Any
 
 import pytest
-from conftest import stop_unless_timed
+from conftest import clock, stop_unless_timed
 
 import numba_gemm
 from numba_gemm import blas, ladder
@@ -20,7 +23,9 @@ from numba_gemm.operands import as_operand
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 
-SIZE, CALLS = 64, 200
+#: 200 launches are fewer than the driver's queue holds: none waits for the GPU.
+SIZE, CALLS, ROUNDS, WARM_UPS = 64, 200, 200, 5
+BASELINE = "torch.mm"
 
 
 def _calls() -> dict[str, Callable[[], Any]]:
@@ -34,20 +39,44 @@ def _calls() -> dict[str, Callable[[], Any]]:
         "launch": launch,
         "plan": lambda: planned(a, b, c),
         "sgemm": lambda: numba_gemm.sgemm(a, b, c),
-        "torch.mm": lambda: torch.mm(a, b, out=c),
+        BASELINE: lambda: torch.mm(a, b, out=c),
     }
 
 
-@pytest.mark.parametrize("name", ["launch", "plan", "sgemm", "torch.mm"])
-@pytest.mark.benchmark(group="host time", timer=time.perf_counter)
+def _seconds_per_call(call: Callable[[], Any]) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter() - start) / CALLS
+
+
+@cache
+def _rounds() -> dict[str, list[float]]:
+    """Seconds per call of every call, one figure a round."""
+    calls = _calls()
+    rounds = [{name: _seconds_per_call(call) for name, call in calls.items()} for _ in range(WARM_UPS + ROUNDS)]
+    return {name: [times[name] for times in rounds[WARM_UPS:]] for name in calls}
+
+
+@pytest.mark.parametrize("name", ["launch", "plan", "sgemm", BASELINE])
+@pytest.mark.benchmark(group="host time", timer=clock)
 def test_call(benchmark: Any, name: str) -> None:
-    call = _calls()[name]
-    call()
+    _calls()[name]()
     stop_unless_timed(benchmark)
+    rounds = _rounds()
+    times = iter(rounds[name])
 
-    def many() -> None:
-        for _ in range(CALLS):
-            call()
+    def one_round() -> None:
+        clock.now += next(times)
 
-    benchmark.pedantic(many, setup=torch.cuda.synchronize, rounds=30, iterations=1, warmup_rounds=3)
-    benchmark.extra_info.update(call=name, seconds_per_call=benchmark.stats.stats.median / CALLS, size=SIZE)
+    benchmark.pedantic(one_round, rounds=ROUNDS, iterations=1, warmup_rounds=0)
+    seconds, baseline_seconds = median(rounds[name]), median(rounds[BASELINE])
+    benchmark.extra_info.update(
+        call=name,
+        seconds_per_call=seconds,
+        size=SIZE,
+        baseline=BASELINE,
+        baseline_seconds=baseline_seconds,
+        vs_baseline=baseline_seconds / seconds,
+    )

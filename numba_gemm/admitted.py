@@ -50,8 +50,8 @@ class Admitted:
 
     def __init__(self, product: Product, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
         self.product = product
-        #: A shorter way to launch it, see `numba_gemm.repeat`.
-        self.repeat: Callable[..., bool] | None = None
+        #: A shorter way to launch it, and what says for which tensors; see `numba_gemm.repeat`.
+        self.repeat: tuple[Callable[..., bool], Callable[..., bool]] | None = None
         self.clearance_a, self.clearance_b = clearance(a.span, c.span), clearance(b.span, c.span)
         self.clearance_bias = clearance(bias.span, c.span) if bias is not None else (0, 0)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from numba_gemm import launch
+from numba_gemm import api, launch, planning
 from numba_gemm.device import SIMULATOR
 
 GPU = not SIMULATOR and cuda.is_available()
@@ -80,6 +80,16 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail(f"{kernel} was launched")
 
     monkeypatch.setattr(launch, "prepare", prepare)
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the operands that were looked at closely, in turn."""
+    names: list[str] = []
+    for module in (api, planning):
+        read = module.as_operand
+        monkeypatch.setattr(module, "as_operand", lambda a, name, s, read=read: names.append(name) or read(a, name, s))
+    return names
 
 
 @pytest.fixture

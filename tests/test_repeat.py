@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from checks import assert_same, small_integers
 
-from numba_gemm import VERSIONS, api, plan, planning, runtime, sgemm, workspace
+from numba_gemm import VERSIONS, api, plan, runtime, sgemm, workspace
 from numba_gemm.admitted import Products, clearance
 from numba_gemm.workspace import Workspaces
 
@@ -42,9 +42,6 @@ class Tensor:
     def stride(self):
         return tuple(stride // 4 for stride in self.array.strides)
 
-    def is_contiguous(self):
-        return self.array.flags.c_contiguous
-
     def get_device(self):
         return self.index
 
@@ -67,14 +64,34 @@ class Interface:
         return {"shape": self.array.shape, "typestr": "<f4", "data": address, "strides": None, "version": 3}
 
 
-#: PyTorch's current stream and device; with two devices, which one that is has to be asked.
-current = SimpleNamespace(stream=0, device=0)
+class TensorGuards:
+    """Whether tensors have in common with some others what PyTorch's own class compares."""
+
+    def __init__(self, *tensors, dynamic_dims_sizes, dynamic_dims_strides):
+        assert dynamic_dims_sizes is dynamic_dims_strides is None
+        self.expected = [self.kind(tensor) for tensor in tensors]
+
+    @staticmethod
+    def kind(tensor):
+        facts = ("shape", "dtype", "is_cuda", "layout", "negated", "index", "requires_grad")
+        return current.mode, type(tensor), tensor.stride(), [getattr(tensor, fact) for fact in facts]
+
+    def check(self, *tensors):
+        return all(type(tensor) is Tensor for tensor in tensors) and [*map(self.kind, tensors)] == self.expected
+
+
+#: PyTorch's current stream, device and mode; with two devices, which one that is has to be asked.
+current = SimpleNamespace(stream=0, device=0, mode="eager")
 torch = SimpleNamespace(
     float32="float32",
     strided="strided",
     Tensor=Tensor,
     cuda=SimpleNamespace(device_count=lambda: 2),
-    _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda _: current.stream, _cuda_getDevice=lambda: current.device),
+    _C=SimpleNamespace(
+        _cuda_getCurrentRawStream=lambda _: current.stream,
+        _cuda_getDevice=lambda: current.device,
+        _dynamo=SimpleNamespace(guards=SimpleNamespace(TensorGuards=TensorGuards)),
+    ),
 )
 
 
@@ -82,16 +99,6 @@ torch = SimpleNamespace(
 def pytorch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setattr(api, "_products", Products())
-
-
-@pytest.fixture
-def looked_at(monkeypatch):
-    """The names of the operands that were looked at closely, in turn."""
-    names = []
-    for module in (api, planning):
-        read = module.as_operand
-        monkeypatch.setattr(module, "as_operand", lambda a, name, s, read=read: names.append(name) or read(a, name, s))
-    return names
 
 
 def aligned(array, shift=0):
@@ -146,6 +153,24 @@ def test_the_third_call_looks_at_nothing_closely(planned, version, looked_at, rn
         assert call(a, b, c) is c
         assert_same(c.array, a.array @ b.array)
     assert not looked_at
+
+
+class OlderGuards(TensorGuards):
+    def __init__(self, *tensors, dynamic_shapes):
+        super().__init__(*tensors, dynamic_dims_sizes=dynamic_shapes, dynamic_dims_strides=dynamic_shapes)
+
+
+@pytest.mark.parametrize("guards", [{}, {"TensorGuards": OlderGuards}], ids=["is not there", "takes other arguments"])
+def test_a_pytorch_whose_guard(guards, looked_at, monkeypatch, rng):
+    """It takes the long way each time, and is right."""
+    monkeypatch.setattr(torch._C._dynamo, "guards", SimpleNamespace(**guards))
+    call = partial(sgemm, version="boundary", tile=small_tile("boundary"))
+    warm_up(call)
+    looked_at.clear()
+    a, b, c = operands(rng)
+    call(Tensor(a), Tensor(b), Tensor(c))
+    assert_same(c, a @ b)
+    assert looked_at
 
 
 def test_a_call_with_other_scalars_is_another_call(call, looked_at, rng):
@@ -296,6 +321,18 @@ def test_a_workspace_for_each_stream_and_none_that_lasts_for_a_graph(name, looke
         seen.setdefault(stream, set()).update(lasting)
     assert not any(seen[one] & seen[other] for one, other in ((0, 4096), (0, 8192), (4096, 8192)))
     assert all(len(places) <= 1 for places in seen.values())
+
+
+def test_the_first_product_in_another_mode_is_looked_at(call, looked_at, monkeypatch, rng):
+    """As in inference: PyTorch's guard then takes no tensor for one of those it was made for."""
+    for mode in ("inference", "eager"):
+        monkeypatch.setattr(current, "mode", mode)
+        for turn in range(3):
+            looked_at.clear()
+            a, b, c = operands(rng)
+            call(Tensor(a), Tensor(b), Tensor(c))
+            assert_same(c, a @ b)
+            assert bool(looked_at) == (turn == 0)
 
 
 def test_another_current_device_is_looked_at(call, looked_at, monkeypatch, rng):
