@@ -57,10 +57,10 @@ def _results(stored: dict[str, Any], group: str) -> list[Result]:
     ]
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---", *["---:" if index > 1 or len(header) == 2 else "---" for index in range(1, len(header))]]]
-    lines += rows
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+def _table(header: list[str], rows: list[list[str]], texts: int = 2) -> str:
+    """The first columns are texts, the rest is numbers."""
+    alignments = ["---"] * texts + ["---:"] * (len(header) - texts)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, alignments, *rows))
 
 
 def _ladder(stored: dict[str, Any]) -> str:
@@ -235,7 +235,7 @@ def _host_time(stored: dict[str, Any]) -> str:
         [names[result["call"]], f"{result['seconds_per_call'] * 1e6:.1f}", f"{result['vs_baseline']:.2f}"]
         for result in results
     ]
-    return _table(["call with PyTorch tensors", "µs of host time", "times as fast as `torch.mm`"], rows)
+    return _table(["call with PyTorch tensors", "µs of host time", "times as fast as `torch.mm`"], rows, texts=1)
 
 
 def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
