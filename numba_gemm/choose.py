@@ -3,17 +3,19 @@
 What was measured on such a device decides (`tuning.database`). For anything else a small model estimates how long each
 candidate of `tuning.candidates` would take, and the least wins:
 
-    time = START + max(arithmetic of the busiest multiprocessor, bytes / bandwidth)
+    time = START + max(arithmetic of the busiest multiprocessor, bytes / bandwidth) + a part of the other one
 
 A tile's arithmetic is its FFMAs over the share of issue slots that they get: the larger a thread's tile, the fewer
-loads stand between them, and the more warps, the fewer slots are lost to waiting. Large tiles make good use of a
-multiprocessor, small ones of all multiprocessors. The figures below were
-fitted to times of all candidates over a suite of shapes on one H200.
+loads and copies stand between them, and the more warps, the fewer slots are lost to waiting. Large tiles make good use
+of a multiprocessor, small ones of all multiprocessors. The figures below were fitted to the times of all candidates for
+the products of `benchmarks/candidates.py` on an H200, and tried on others of them: `tests/test_choose.py` says how far
+from the fastest the choices are.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache, lru_cache
 
 from numba_gemm import runtime
@@ -21,6 +23,7 @@ from numba_gemm.analysis.device_at_hand import at_hand
 from numba_gemm.analysis.hardware import PARTITIONS, Hardware, find
 from numba_gemm.arrange import MOST_ROWS
 from numba_gemm.device import SIMULATOR
+from numba_gemm.kernels.skinny import rows_of
 from numba_gemm.ladder import RUNGS
 from numba_gemm.tile import FLOAT_BYTES, WARP, Tile
 from numba_gemm.tuning import database
@@ -83,24 +86,25 @@ def choose_by_model(hardware: Hardware, key: Key, tile: Tile | None = None) -> C
 
 # The model -------------------------------------------------------------------------------------------
 
-#: Seconds from a launch to the first instruction and from the last one to the end.
-START = 5.5e-6
-#: Cycles of a block besides its main loop: the first tiles on their way, and the outputs.
-FIRST_AND_LAST = 2700
+#: Seconds from a launch to the first FFMA and from the last one to the end.
+START = 7.5e-6
+#: Cycles an output that a block writes at its end, when it computes no longer.
+OUTPUT = 0.16
 #: Cycles to hand partial sums to another block, and of those an output costs; for each part that a tile is in.
-EXCHANGE, EXCHANGE_OUTPUT = 4000, 0.3
+EXCHANGE, EXCHANGE_OUTPUT = 3200, 0.2
+#: Bytes a cycle and multiprocessor at which partial sums go through the L2.
+EXCHANGE_BYTES_PER_CYCLE = 40
 #: Issue slots lost to waiting, in warps a scheduler: w of them use w / (w + WAITING).
-WAITING = 0.2
+WAITING = 0.13
 #: The same where fragments are not read ahead of their use.
-WAITING_FOR_FRAGMENTS = 0.9
-#: Bytes a cycle and multiprocessor that L2 delivers.
-L2_BYTES_PER_CYCLE = 80
-#: Share of the bandwidth that a kernel bound by it gets.
-OF_BANDWIDTH = 0.8
+WAITING_FOR_FRAGMENTS = 0.7
+#: Issue slots that a copy costs, of 4 bytes as of 16. Its instruction is one of them; presumably the others pass while
+#: the multiprocessor's one path to memory takes the copies of all its warps.
+COPY = 16
+#: FFMA among the issue slots of a kernel for few rows, and cycles that each of its blocks takes besides.
+FEW_ROWS_SHARE, FEW_ROWS_BLOCK = 0.4, 2600
 #: How much of the shorter one of arithmetic and memory traffic the longer one does not hide.
-NOT_HIDDEN = 0.5
-#: FFMA among the instructions of a kernel for few rows.
-FEW_ROWS_SHARE = 0.7
+NOT_HIDDEN = 0.2
 #: Registers of a thread besides accumulators and fragments.
 OTHER_REGISTERS = 40
 
@@ -109,20 +113,25 @@ def estimated_seconds(hardware: Hardware, choice: Choice, key: Key) -> float:
     """How long a choice should take for a product, with a cold L2."""
     if min(key.m, key.n, key.batch) == 0:
         return 0.0
-    cycles = _few_rows_cycles(hardware, key) if choice.version.few_rows else _tiled_cycles(hardware, choice, key)
     moved = FLOAT_BYTES * key.batch * (key.m * key.k + key.k * key.n + key.m * key.n)
-    compute, memory = cycles / hardware.clock_hz, moved / (OF_BANDWIDTH * hardware.memory_bandwidth)
-    return START + max(compute, memory) + NOT_HIDDEN * min(compute, memory)
+    memory = moved / hardware.memory_bandwidth
+    if choice.version.few_rows:
+        cycles, besides = _few_rows_cycles(hardware, choice, key)
+    else:
+        cycles, besides = _tiled_cycles(hardware, choice, key), 0.0
+    compute = cycles / hardware.clock_hz
+    return START + max(compute, memory) + NOT_HIDDEN * min(compute, memory) + besides / hardware.clock_hz
 
 
-def issue_share(tile: Tile, vector: bool) -> float:
-    """FFMA among the instructions of a step of K of a thread: fragments by 16 bytes, and copies.
+def issue_share(tile: Tile, key: Key) -> float:
+    """FFMA among the issue slots of a step of K of a thread: besides, fragments by 16 bytes, copies and the loop.
 
-    Copies of one of two operands are by 16 bytes, of the other by 4; of both by 4 if they are not aligned.
+    A copy has 16 bytes, but 4 if they are not aligned, or if the operand is transposed on the way.
     """
     outputs, fragments = tile.tm * tile.tn, (tile.tm + tile.tn) / 4
-    copies = (tile.bm + tile.bn) / tile.threads * (0.625 if vector else 1)
-    return outputs / (outputs + fragments + copies + 1)
+    floats_a, floats_b = (1 if along_k or not key.vector else 4 for along_k in (key.a_along_k, key.b_along_k))
+    copies = (tile.bm / floats_a + tile.bn / floats_b) / tile.threads
+    return outputs / (outputs + fragments + COPY * copies + 1)
 
 
 def resident_blocks(hardware: Hardware, tile: Tile, shared_bytes: int) -> int:
@@ -143,39 +152,36 @@ def _tiled_cycles(hardware: Hardware, choice: Choice, key: Key) -> float:
     blocks = math.prod(config.grid)
     grid_n, grid_m = tile.grid(key.m, key.n)
     tiles, steps = grid_n * grid_m * key.batch, -(-key.k // tile.bk)
-    of_a_block = tiles * steps / blocks  # steps of BK
+    outputs = tile.bm * tile.bn
+    of_a_block = tiles * steps / blocks * tile.bk * outputs  # FFMAs
     resident = resident_blocks(hardware, tile, config.shared_bytes)
     waiting = WAITING if tile.wm else WAITING_FOR_FRAGMENTS  # warp tiles read fragments ahead
-    share = issue_share(tile, key.vector)
+    share = issue_share(tile, key)
 
     def round_of(together: int) -> float:
         """Cycles of so many blocks that run at a time."""
         if together == 0:
             return 0.0
         warps = together * tile.threads / WARP / PARTITIONS
-        rate = hardware.fp32_lanes * share * warps / (warps + waiting)
-        work = max(
-            of_a_block * tile.bk * tile.bm * tile.bn / rate,
-            of_a_block * tile.bk * (tile.bm + tile.bn) * FLOAT_BYTES / L2_BYTES_PER_CYCLE,
-        )
-        return together * work + FIRST_AND_LAST
+        return together * of_a_block / (hardware.fp32_lanes * share * warps / (warps + waiting)) + OUTPUT * outputs
 
     busiest = -(-blocks // sms)
     rounds, rest = divmod(busiest, resident)
     exchange = 0.0
     if version.has_parts and blocks > tiles:  # all parts of all tiles are added at once, by a second kernel
-        exchange = EXCHANGE + 2 * FLOAT_BYTES * blocks * tile.bm * tile.bn / (sms * L2_BYTES_PER_CYCLE)
+        exchange = EXCHANGE + 2 * FLOAT_BYTES * blocks * outputs / (sms * EXCHANGE_BYTES_PER_CYCLE)
     elif version.has_workspace and tiles % blocks:  # a block waits for the one before it
-        exchange = max(2, -(-blocks // tiles)) * (EXCHANGE + EXCHANGE_OUTPUT * tile.bm * tile.bn)
+        exchange = max(2, -(-blocks // tiles)) * (EXCHANGE + EXCHANGE_OUTPUT * outputs)
     return rounds * round_of(resident) + round_of(rest) + exchange
 
 
-def _few_rows_cycles(hardware: Hardware, key: Key) -> float:
+def _few_rows_cycles(hardware: Hardware, choice: Choice, key: Key) -> tuple[float, float]:
+    """Of the arithmetic, and what each multiprocessor's blocks take besides."""
     rows, columns = sorted((key.m, key.n))
-    passes, held = -(-rows // MOST_ROWS), min(MOST_ROWS, 1 << (rows - 1).bit_length())
-    macs = passes * held * columns * key.k * key.batch
-    weights = passes * columns * key.k * key.batch * FLOAT_BYTES
-    return FIRST_AND_LAST + max(
-        macs / (hardware.multiprocessors * hardware.fp32_lanes * FEW_ROWS_SHARE),
-        weights / (hardware.multiprocessors * L2_BYTES_PER_CYCLE),
-    )
+    variant = replace(key.variant, rows=min(MOST_ROWS, 1 << (rows - 1).bit_length()))
+    sms, tile = hardware.multiprocessors, choice.tile
+    config = choice.version.launch_config(tile, variant, rows, columns, key.k, key.batch, sms)
+    groups, _, batch = config.grid
+    ffmas = groups * batch * rows_of(tile, variant) * tile.bn * key.k
+    per_block = FEW_ROWS_BLOCK * math.prod(config.grid) / sms
+    return ffmas / (sms * hardware.fp32_lanes * FEW_ROWS_SHARE), per_block

@@ -67,13 +67,46 @@ def test_an_estimate_by_hand():
     """512 blocks of 128 × 256 on 132 SMs, one at a time on each: four rounds."""
     choice = Choice(version_named("warp_tiled"), DEFAULT_TILE)
     assert resident_blocks(H200, DEFAULT_TILE, 49664) == 1  # 256 threads of 216 registers
-    share = 128 / (128 + 6 + 384 / 256 * 0.625 + 1)
-    assert issue_share(DEFAULT_TILE, vector=True) == pytest.approx(share)
+    copies = 128 / 256 + 256 / 4 / 256  # A by 4 bytes, because it is transposed, B by 16
+    share = 128 / (128 + 6 + choose.COPY * copies + 1)
+    assert issue_share(DEFAULT_TILE, key(4096, 4096, 4096)) == pytest.approx(share)
     rate = 128 * share * 2 / (2 + choose.WAITING)  # 8 warps, two a scheduler
-    cycles = 4 * (4096 * 128 * 256 / rate + choose.FIRST_AND_LAST)
-    memory = 3 * 4096**2 * 4 / (choose.OF_BANDWIDTH * H200.memory_bandwidth)
+    cycles = 4 * (4096 * 128 * 256 / rate + choose.OUTPUT * 128 * 256)
+    memory = 3 * 4096**2 * 4 / H200.memory_bandwidth
     seconds = choose.START + cycles / H200.clock_hz + choose.NOT_HIDDEN * memory
     assert estimated_seconds(H200, choice, key(4096, 4096, 4096)) == pytest.approx(seconds)
+
+
+def test_an_estimate_by_hand_for_few_rows():
+    """32 blocks of 128 columns, by 4 slices of k for 16 rows, and by 8 for one."""
+    skinny = version_named("skinny")
+    choice = Choice(skinny, skinny.default_tile)
+    for shape, slices in ((key(16, 4096, 4096), 4), (key(1, 4096, 4096), 8), (key(4096, 1, 4096), 8)):
+        rows = min(shape.m, shape.n)
+        compute = rows * 4096 * 4096 / (132 * 128 * choose.FEW_ROWS_SHARE) / H200.clock_hz
+        memory = 4 * (rows * 4096 + 4096 * 4096 + rows * 4096) / H200.memory_bandwidth
+        assert (compute > memory) == (rows == 16)
+        besides = choose.FEW_ROWS_BLOCK * 32 * slices / 132 / H200.clock_hz
+        seconds = max(compute, memory) + choose.NOT_HIDDEN * min(compute, memory) + besides
+        assert estimated_seconds(H200, choice, shape) == pytest.approx(choose.START + seconds)
+
+
+@pytest.mark.parametrize(
+    ("layout", "copies"),
+    [
+        ({}, 1 + 1 / 4),
+        ({"b_along_k": True}, 1 + 1),
+        ({"a_along_k": False}, 1 / 4 + 1 / 4),
+        ({"a_along_k": False, "b_along_k": True}, 1 / 4 + 1),
+        ({"a_along_k": False, "vector": False}, 1 + 1),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
+)
+def test_what_is_transposed_or_unaligned_is_copied_by_4_bytes(layout, copies):
+    tile = Tile(64, 64, 16, 8, 8, stages=2, wm=32, wn=64)
+    assert issue_share(tile, key(512, 512, 512)._replace(**layout)) == pytest.approx(
+        64 / (64 + 4 + choose.COPY * copies + 1)
+    )
 
 
 @pytest.fixture

@@ -104,8 +104,8 @@ def test_a_version_for_few_rows_is_tried_where_rows_or_columns_are_few():
         (1, 4096): [rows, 1, 8],  # one row, and a tile for just that
         (4096, 8): [rows, 8],
         (rows, 4096): [rows],
-        (8 * rows, 4096): [rows],  # reads the large operand eight times
-        (8 * rows + 1, 4096): [],
+        (2 * rows, 4096): [rows],  # reads the large operand twice
+        (2 * rows + 1, 4096): [],
         (4096, 4096): [],
     }
     for (m, n), tiles in tried.items():

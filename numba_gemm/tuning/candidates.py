@@ -42,7 +42,7 @@ _TILES: dict[str, tuple[Tile, ...]] = {
 #: The shortest side of the tiles above.
 _SHORTEST = 32
 #: How often a version for few rows may have to read the large operand to be worth a try.
-_MOST_PASSES = 8
+_MOST_PASSES = 2
 
 
 def candidates(key: Key, compute_capability: tuple[int, int], versions: Iterable[Version] = VERSIONS) -> list[Choice]:
