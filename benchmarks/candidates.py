@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_gemm.arrange import arrange
+from numba_gemm.bench import choices
 from numba_gemm.operands import Operand
 from numba_gemm.tile import FLOAT_BYTES
 from numba_gemm.tuning.candidates import candidates
@@ -29,7 +30,7 @@ from numba_gemm.tuning.entry import Choice, Key
 if TYPE_CHECKING:
     from numba_gemm.bench.timing import GpuTimer
 
-RESULTS = Path(__file__).parent / "results" / "candidates.json"
+RESULTS = Path(__file__).parents[1] / choices.RESULTS
 ROUNDS, WARM_UPS = 7, 2
 
 
@@ -143,20 +144,23 @@ def measure(product: Product, capability: tuple[int, int], timer: GpuTimer) -> d
     times = timer.compare(launches, rounds=ROUNDS, warm_ups=WARM_UPS)
     seconds = {name: time.median for name, time in times.items()}
     torch = seconds.pop("torch")
-    return {**product._asdict(), "torch": torch, "candidates": dict(sorted(seconds.items(), key=lambda item: item[1]))}
+    return {
+        **trial.key._asdict(),
+        "torch": torch,
+        "candidates": dict(sorted(seconds.items(), key=lambda item: item[1])),
+    }
 
 
 def main(names: list[str]) -> None:
     from numba import cuda
 
-    from numba_gemm import choose
     from numba_gemm.bench.environment import describe
     from numba_gemm.bench.timing import GpuTimer
     from numba_gemm.whole_file import replace_file
 
     stored: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     capability = tuple(cuda.get_current_device().compute_capability)
-    hardware, timer = choose.hardware_of(0), GpuTimer()
+    timer = GpuTimer()
     for name in names:
         compile_all(SETS[name], capability)
         results: list[dict[str, Any]] = []
@@ -165,11 +169,10 @@ def main(names: list[str]) -> None:
         for product in SETS[name]:
             result = measure(product, capability, timer)
             results.append(result)
-            chosen = result["candidates"][str(choose.choose_by_model(hardware, product.key))]
-            best, fastest = next(iter(result["candidates"].items()))
+            (judged,) = choices.judge({**stored[name], "products": [result]})
             print(
-                f"{product.key}: {chosen * 1e6:.1f} µs, {result['torch'] / chosen:.2f} × PyTorch; "
-                f"{chosen / fastest:.2f} of the time of {best}",
+                f"{judged.key}: {judged.choice} {judged.seconds * 1e6:.1f} µs, {judged.vs_pytorch:.2f} × PyTorch; "
+                f"{judged.over_fastest:.2f} times the fastest, {next(iter(result['candidates']))}",
                 flush=True,
             )
             replace_file(RESULTS, (json.dumps(stored, indent=1, ensure_ascii=False) + "\n").encode())

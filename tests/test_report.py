@@ -1,12 +1,15 @@
 """The tables of the README are what the stored results say."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from numba_gemm import VERSIONS
+from numba_gemm.analysis.hardware import find
 from numba_gemm.bench import report
+from numba_gemm.choose import choose_by_model
+from numba_gemm.tuning.candidates import candidates
+from numba_gemm.tuning.entry import Key
 
 ROOT = Path(__file__).parents[1]
 
@@ -43,7 +46,20 @@ def stored(suite=True, **changes):
             add("suite", 0.000123, m=m, n=n, k=k, **ratios, **rates, **chosen)
         times = {"baseline_seconds": 0.004, "m": 4096, "n": 4096, "k": 64}
         add("epilogues", 0.0041, epilogue="bias, gelu", **times)
-    return {"machine_info": machine, "datetime": "2031-02-03T04:05", "benchmarks": benchmarks, **changes}
+    timed = {"fitted": candidate_times(1e-3, 2e-3), "held-out": candidate_times(4e-3, 1e-3)}
+    results = {"machine_info": machine, "datetime": "2031-02-03T04:05", "benchmarks": benchmarks}
+    return {**results, "candidates": timed, **changes}
+
+
+def candidate_times(*of_pytorch):
+    """Of cubes of 4096 and 64. One candidate takes 1 ms, and all others, the model's choice among them, take 2."""
+    products = []
+    for size, seconds in zip((4096, 64), of_pytorch, strict=True):
+        key = Key(size, size, size, 1, a_along_k=True, b_along_k=False, vector=True)
+        times = {str(choice): 2e-3 for choice in candidates(key, (9, 0))}
+        times[next(name for name in times if name != str(choose_by_model(find("H200"), key)))] = 1e-3
+        products.append({**key._asdict(), "torch": seconds, "candidates": times})
+    return {"machine_info": {"gpu": "NVIDIA H200"}, "products": products}
 
 
 def empty_readme():
@@ -81,6 +97,12 @@ def test_the_suite_has_its_mean_its_worst_and_its_peers():
     assert "Example GPU" in text
 
 
+def test_choices_are_summed_up_for_both_sets():
+    text = section(report.render(empty_readme(), stored()), "choices")
+    assert "| 2 that the model is fitted to | 0.71 | 0.50 at 4096×4096×4096 (NN) | 2.00 | 2.00 at" in text
+    assert "| 2 others | 1.00 | 0.50 at 64×64×64 (NN) | 2.00 | 2.00 at" in text
+
+
 def test_an_epilogue_costs_what_is_added_to_the_plain_product():
     text = section(report.render(empty_readme(), stored()), "epilogues")
     assert "| bias, gelu | 4096×4096×64 | 4 | 4.1 | +2.5% |" in text
@@ -111,7 +133,7 @@ def test_a_readme_without_its_markers_is_refused():
 
 
 def test_the_readme_shows_the_stored_results():
-    results = json.loads((ROOT / report.RESULTS).read_text(encoding="utf-8"))
+    results = report.load(ROOT)
     readme = (ROOT / report.README).read_text(encoding="utf-8")
     assert report.render(readme, results) == readme, "run python -m numba_gemm.bench.report"
     measured = {result["extra_info"]["version"] for result in results["benchmarks"] if result["group"] == "ladder"}

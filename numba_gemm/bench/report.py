@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from numba_gemm import ladder
+from numba_gemm.bench import choices
 from numba_gemm.bench.suite import Shape, microseconds, written
 from numba_gemm.bench.summary import summarise
 from numba_gemm.generated import write_or_check
@@ -27,9 +28,14 @@ Result = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    stored = json.loads(RESULTS.read_text())
     complaint = f"{README} does not show {RESULTS}: run python -m numba_gemm.bench.report"
-    return write_or_check(README, render(README.read_text(encoding="utf-8"), stored), arguments, complaint)
+    return write_or_check(README, render(README.read_text(encoding="utf-8"), load(Path())), arguments, complaint)
+
+
+def load(root: Path) -> dict[str, Any]:
+    """What pytest-benchmark stored in a checkout, and under "candidates" what `benchmarks/candidates.py` did."""
+    stored, candidates = (json.loads((root / path).read_text(encoding="utf-8")) for path in (RESULTS, choices.RESULTS))
+    return {**stored, "candidates": candidates}
 
 
 def render(readme: str, stored: dict[str, Any]) -> str:
@@ -152,6 +158,25 @@ def _suite(stored: dict[str, Any]) -> str:
     return _table(header, rows) + _peers(results) + f"\n{_provenance(stored, results)}\n"
 
 
+def _choices(stored: dict[str, Any]) -> str:
+    names = {"fitted": "that the model is fitted to", "held-out": "others"}
+    rows = []
+    for name, measured in stored["candidates"].items():
+        found = choices.summarise(choices.judge(measured))
+        slow, far = found.worst_vs_pytorch, found.worst_over_fastest
+        rows.append(
+            [
+                f"{found.products} {names[name]}",
+                f"{found.vs_pytorch:.2f}",
+                f"{slow.vs_pytorch:.2f} at {slow.key}",
+                f"{found.over_fastest:.2f}",
+                f"{far.over_fastest:.2f} at {far.key}",
+            ]
+        )
+    header = ["products", "× PyTorch, mean", "worst", "time over the fastest candidate's, mean", "worst"]
+    return _table(header, rows, texts=1)
+
+
 def _peers(results: list[Result]) -> str:
     """Those besides cuBLAS, and versions besides "auto", where they were measured."""
     rows = []
@@ -258,6 +283,7 @@ SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
     "boundary": _boundary,
     "host time": _host_time,
     "suite": _suite,
+    "choices": _choices,
     "detours": _detours,
     "epilogues": _epilogues,
 }
