@@ -10,9 +10,9 @@ weights come as PyTorch stores them, transposed.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -179,4 +179,9 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or list(SETS))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("sets", nargs="*", metavar="SET", default=list(SETS), help=" or ".join(SETS))
+    sets = parser.parse_args().sets
+    if unknown := [name for name in sets if name not in SETS]:
+        parser.error(f"there is no set {unknown[0]!r}; there are {', '.join(SETS)}")
+    main(sets)
