@@ -112,7 +112,12 @@ def _with_few_rows(given: Arrangement) -> Arrangement:
             transposed=not given.transposed,
             c_along_n=False,
         )
-    return replace(given, rows=min(MOST_ROWS, 1 << max(0, given.m - 1).bit_length()))
+    return replace(given, rows=rows_at_once(given.m))
+
+
+def rows_at_once(m: int) -> int:
+    """How many of m rows a kernel for few of them is compiled for: all, rounded up to a power of two, or the most."""
+    return min(MOST_ROWS, 1 << max(0, m - 1).bit_length())
 
 
 def _by_rows_of_c(a: Operand, b: Operand, c: Operand, trans_a: bool, trans_b: bool) -> Arrangement:

@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from numba_gemm import runtime
 from numba_gemm.analysis.device_at_hand import at_hand
 from numba_gemm.analysis.hardware import PARTITIONS, Hardware, find
-from numba_gemm.arrange import MOST_ROWS
+from numba_gemm.arrange import rows_at_once
 from numba_gemm.device import SIMULATOR
 from numba_gemm.kernels.skinny import rows_of
 from numba_gemm.ladder import RUNGS
@@ -178,7 +178,7 @@ def _tiled_cycles(hardware: Hardware, choice: Choice, key: Key) -> float:
 def _few_rows_cycles(hardware: Hardware, choice: Choice, key: Key) -> tuple[float, float]:
     """Of the arithmetic, and what each multiprocessor's blocks take besides."""
     rows, columns = sorted((key.m, key.n))
-    variant = replace(key.variant, rows=min(MOST_ROWS, 1 << (rows - 1).bit_length()))
+    variant = replace(key.variant, rows=rows_at_once(rows))
     sms, tile = hardware.multiprocessors, choice.tile
     config = choice.version.launch_config(tile, variant, rows, columns, key.k, key.batch, sms)
     groups, _, batch = config.grid

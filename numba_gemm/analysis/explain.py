@@ -20,6 +20,7 @@ from numba_gemm.analysis.occupancy import Occupancy, occupancy, register_cap, re
 from numba_gemm.analysis.quantity import require
 from numba_gemm.analysis.roofline import Roofline, intensity, roofline
 from numba_gemm.analysis.waves import Waves, waves
+from numba_gemm.arrange import rows_at_once
 from numba_gemm.ladder import Version
 from numba_gemm.tile import FLOAT_BYTES, Tile
 
@@ -204,7 +205,7 @@ def explain_version(
     compiled = _machine_code(found, tile, chosen) if detail else None
     if found.few_rows:  # the smaller of M and N are its rows, and a block has as many as there are
         m, n = sorted((m, n))
-        rows = min(tile.bm, 1 << max(m - 1, 0).bit_length())
+        rows = min(tile.bm, rows_at_once(m))
         tile = replace(tile, bm=rows, tm=rows)
     return _explanation(found, tile, m, n, k, chosen, compiled)
 
