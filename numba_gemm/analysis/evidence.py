@@ -83,7 +83,7 @@ class Evidence:
     @property
     def device(self) -> hardware.Hardware:
         """The model of what was measured on; a ValueError if there is none."""
-        return hardware.find(self.gpu.removeprefix("NVIDIA "))
+        return hardware.find_by_driver_name(self.gpu)
 
 
 def stored_counters() -> dict[str, Any] | None:

@@ -217,6 +217,16 @@ def find(name: str) -> Hardware:
     return found
 
 
+def find_by_driver_name(name: str) -> Hardware:
+    """The device that the driver calls so, as stored results do.
+
+    Raises:
+        ValueError: if there is none, as in `find`.
+
+    """
+    return find(name.removeprefix("NVIDIA "))
+
+
 def mma_flops(m: int = 16, n: int = 8, k: int = 16) -> int:
     """FLOP of one tensor-core instruction of a warp: 2 · m · n · k.
 

@@ -77,7 +77,7 @@ def comparisons(stored: dict[str, Any]) -> list[Comparison]:
     Raises:
         ValueError: if they were measured on a device that the models do not have.
     """
-    device = hardware.find(stored["machine_info"]["gpu"].removeprefix("NVIDIA "))
+    device = hardware.find_by_driver_name(stored["machine_info"]["gpu"])
     measured = {
         (result["m"], result["version"]): benchmark["stats"]["median"]
         for benchmark in stored["benchmarks"]

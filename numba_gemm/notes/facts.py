@@ -44,7 +44,7 @@ class Facts:
     @cached_property
     def device(self) -> Hardware:
         """What the stored results were measured on."""
-        return hardware.find(self.results["machine_info"]["gpu"].removeprefix("NVIDIA "))
+        return hardware.find_by_driver_name(self.results["machine_info"]["gpu"])
 
     @cached_property
     def sizes(self) -> list[int]:

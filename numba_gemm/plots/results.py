@@ -40,7 +40,7 @@ class Results:
         Raises:
             ValueError: if the models do not have it.
         """
-        return hardware.find(self.gpu.removeprefix("NVIDIA "))
+        return hardware.find_by_driver_name(self.gpu)
 
     @property
     def provenance(self) -> str:
