@@ -20,12 +20,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_gemm.arrange import arrange
+from numba_gemm import blas
+from numba_gemm.arrange import Arrangement, arrange
 from numba_gemm.bench import choices
+from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.operands import Operand
 from numba_gemm.tile import FLOAT_BYTES
 from numba_gemm.tuning.candidates import candidates
 from numba_gemm.tuning.entry import Choice, Key
+from numba_gemm.variant import Variant
 
 if TYPE_CHECKING:
     from numba_gemm.bench.timing import GpuTimer
@@ -43,8 +46,7 @@ class Product(NamedTuple):
     trans_b: bool = False
     aligned: bool = True
 
-    @property
-    def key(self) -> Key:
+    def arrangement(self, few_rows: bool = False) -> Arrangement:
         """As for arrays at such addresses; there are none."""
         stored_a = (self.k, self.m) if self.trans_a else (self.m, self.k)
         stored_b = (self.n, self.k) if self.trans_b else (self.k, self.n)
@@ -53,7 +55,11 @@ class Product(NamedTuple):
             Operand("operand", address, (self.batch, *shape), (shape[0] * shape[1], shape[1], 1))
             for shape in (stored_a, stored_b, (self.m, self.n))
         )
-        return Key.of(arrange(*operands, trans_a=self.trans_a, trans_b=self.trans_b))
+        return arrange(*operands, trans_a=self.trans_a, trans_b=self.trans_b, few_rows=few_rows)
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.arrangement())
 
     @property
     def small(self) -> Product:
@@ -102,14 +108,12 @@ def compile_one(product: Product, choice: Choice) -> None:
 
 def compile_all(products: tuple[Product, ...], capability: tuple[int, int]) -> None:
     """On all processors, each kernel once; it stays on disk."""
-    tasks: dict[tuple[Any, ...], tuple[Product, Choice]] = {}
+    tasks: dict[tuple[Choice, Variant], tuple[Product, Choice]] = {}
     for product in products:
-        key = product.key
-        for choice in candidates(key, capability):
-            tile = choice.tile
-            whole = key.m % tile.bm == 0 and key.n % tile.bn == 0 and key.k % tile.bk == 0
-            rows = (min(key.m, key.n), key.n < key.m) if choice.version.few_rows else ()
-            tasks.setdefault((choice, key.variant, whole, rows), (product.small, choice))
+        for choice in candidates(product.key, capability):
+            arrangement = product.arrangement(choice.version.few_rows)
+            variant = blas.variant_of(arrangement, choice.tile, Epilogue())
+            tasks.setdefault((choice, variant), (product.small, choice))
     with ProcessPoolExecutor((os.cpu_count() or 2) - 1, mp_context=get_context("spawn")) as pool:
         for _ in pool.map(compile_one, *zip(*tasks.values(), strict=True)):
             pass
@@ -172,7 +176,7 @@ def main(names: list[str]) -> None:
             (judged,) = choices.judge({**stored[name], "products": [result]})
             print(
                 f"{judged.key}: {judged.choice} {judged.seconds * 1e6:.1f} µs, {judged.vs_pytorch:.2f} × PyTorch; "
-                f"{judged.over_fastest:.2f} times the fastest, {next(iter(result['candidates']))}",
+                f"{1 / judged.vs_fastest:.2f} times the fastest, {next(iter(result['candidates']))}",
                 flush=True,
             )
             replace_file(RESULTS, (json.dumps(stored, indent=1, ensure_ascii=False) + "\n").encode())

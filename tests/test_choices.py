@@ -7,6 +7,7 @@ import pytest
 
 from numba_gemm.analysis.hardware import find
 from numba_gemm.bench import choices
+from numba_gemm.bench.summary import summarise
 from numba_gemm.choose import choose_by_model
 from numba_gemm.tuning.candidates import candidates
 from numba_gemm.tuning.entry import Key
@@ -18,9 +19,10 @@ KEY = Key(512, 512, 512, 1, a_along_k=True, b_along_k=False, vector=True)
 @pytest.mark.parametrize(("name", "mean", "worst"), [("fitted", 1.02, 1.25), ("held-out", 1.04, 1.3)])
 def test_choices_take_little_longer_than_the_fastest_candidate(name, mean, worst):
     """A change of the model that is for the worse on these products is noticed; one for the better may lower this."""
-    found = choices.summarise(choices.judge(STORED[name]))
-    assert found.over_fastest <= mean
-    assert found.worst_over_fastest.over_fastest <= worst
+    found = summarise({judged.key: judged.vs_fastest for judged in choices.judge(STORED[name])})
+    assert found.shapes == len(STORED[name]["products"])
+    assert 1 / found.geometric_mean <= mean
+    assert 1 / found.worst <= worst
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -48,14 +50,15 @@ def test_a_choice_is_judged_by_the_fastest_and_by_pytorch():
     (judged,) = choices.judge(measured(6.0, another=2.0))
     assert judged.choice == choose_by_model(find("H200"), KEY)
     assert (judged.key, judged.seconds, judged.fastest) == (KEY, 3.0, 2.0)
-    assert (judged.over_fastest, judged.vs_pytorch) == (1.5, 2.0)
+    assert (judged.vs_fastest, judged.vs_pytorch) == (2 / 3, 2.0)
 
 
 def test_a_summary_has_geometric_means_and_the_worst():
-    slow, fast = (choices.judge(measured(seconds, another=2.0))[0] for seconds in (1.5, 6.0))
-    found = choices.summarise([fast, slow])
-    assert (found.products, found.vs_pytorch, found.over_fastest) == (2, pytest.approx(1.0), pytest.approx(1.5))
-    assert found.worst_vs_pytorch is slow
+    judged = {seconds: choices.judge(measured(seconds, another=2.0))[0] for seconds in (6.0, 1.5)}
+    pytorch = summarise({seconds: one.vs_pytorch for seconds, one in judged.items()})
+    assert (pytorch.shapes, pytorch.geometric_mean, pytorch.worst_at) == (2, pytest.approx(1.0), 1.5)
+    fastest = summarise({seconds: one.vs_fastest for seconds, one in judged.items()})
+    assert 1 / fastest.geometric_mean == pytest.approx(1.5)
 
 
 def test_a_choice_that_was_not_timed_is_an_error():

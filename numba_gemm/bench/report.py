@@ -162,17 +162,19 @@ def _choices(stored: dict[str, Any]) -> str:
     names = {"fitted": "that the model is fitted to", "held-out": "others"}
     rows = []
     for name, measured in stored["candidates"].items():
-        found = choices.summarise(choices.judge(measured))
-        slow, far = found.worst_vs_pytorch, found.worst_over_fastest
-        rows.append(
-            [
-                f"{found.products} {names[name]}",
-                f"{found.vs_pytorch:.2f}",
-                f"{slow.vs_pytorch:.2f} at {slow.key}",
-                f"{found.over_fastest:.2f}",
-                f"{far.over_fastest:.2f} at {far.key}",
-            ]
-        )
+        judged = choices.judge(measured)
+        pytorch = summarise({one.key: one.vs_pytorch for one in judged})
+        fastest = summarise({one.key: one.vs_fastest for one in judged})
+        if pytorch and fastest:
+            rows.append(
+                [
+                    f"{pytorch.shapes} {names[name]}",
+                    f"{pytorch.geometric_mean:.2f}",
+                    f"{pytorch.worst:.2f} at {pytorch.worst_at}",
+                    f"{1 / fastest.geometric_mean:.2f}",
+                    f"{1 / fastest.worst:.2f} at {fastest.worst_at}",
+                ]
+            )
     header = ["products", "× PyTorch, mean", "worst", "time over the fastest candidate's, mean", "worst"]
     return _table(header, rows, texts=1)
 

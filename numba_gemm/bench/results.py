@@ -154,7 +154,7 @@ def judged(error: float) -> str | None:
     return f"wrong: its error is {error:.3g} times the bound"
 
 
-def summaries(results: Sequence[ShapeResult], cache: str) -> dict[str, Summary]:
+def summaries(results: Sequence[ShapeResult], cache: str) -> dict[str, Summary[Shape]]:
     """Over all shapes, how many times as fast as cuBLAS each version is, by name."""
     names = dict.fromkeys(row.name for result in results for row in result.rows if not row.peer)
     found = {}
