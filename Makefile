@@ -50,9 +50,9 @@ bench: $(READY) cublas
 
 # Everything that is made from stored results: tables of the README and the notes, and pictures.
 tables: $(READY)
-	$(PYTHON) -m numba_gemm.bench.report
-	$(PYTHON) -m numba_gemm.analysis.predictions
-	$(PYTHON) -m numba_gemm.analysis.claims
+	$(PYTHON) -m benchmarks.report
+	$(PYTHON) -m notes.make.predictions
+	$(PYTHON) -m notes.make.claims
 	$(PYTHON) -m numba_gemm.notes
 	$(PYTHON) -m numba_gemm.cli plot --out notes/pictures
 

@@ -20,18 +20,17 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_gemm import blas
-from numba_gemm.arrange import Arrangement, arrange
-from numba_gemm.bench import choices
+from benchmarks import choices
+from numba_gemm.auto.candidates import candidates
+from numba_gemm.auto.entry import Choice, Key
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.operands import Operand
+from numba_gemm.driver import blas
+from numba_gemm.kernels.variant import Variant
+from numba_gemm.problem import Arrangement, Operand, arrange
 from numba_gemm.tile import FLOAT_BYTES
-from numba_gemm.tuning.candidates import candidates
-from numba_gemm.tuning.entry import Choice, Key
-from numba_gemm.variant import Variant
 
 if TYPE_CHECKING:
-    from numba_gemm.bench.timing import GpuTimer
+    from numba_gemm.driver.timing import GpuTimer
 
 RESULTS = Path(__file__).parents[1] / choices.RESULTS
 ROUNDS, WARM_UPS = 7, 2
@@ -101,7 +100,7 @@ SETS = {"fitted": FITTED, "held-out": HELD_OUT}
 
 
 def compile_one(product: Product, choice: Choice) -> None:
-    from numba_gemm.tuning.trial import Trial
+    from numba_gemm.bench.trial import Trial
 
     Trial(**product._asdict()).launch(choice)
 
@@ -136,7 +135,7 @@ def by_torch(product: Product) -> Callable[[], object]:
 
 def measure(product: Product, capability: tuple[int, int], timer: GpuTimer) -> dict[str, Any]:
     """Median seconds of PyTorch's product and of each candidate, the fastest first."""
-    from numba_gemm.tuning.trial import Trial
+    from numba_gemm.bench.trial import Trial
 
     trial, launches = Trial(**product._asdict()), {"torch": by_torch(product)}
     assert trial.key == product.key, f"{trial.key} is not {product.key}"
@@ -159,8 +158,8 @@ def main(names: list[str]) -> None:
     from numba import cuda
 
     from numba_gemm.bench.environment import describe
-    from numba_gemm.bench.timing import GpuTimer
-    from numba_gemm.whole_file import replace_file
+    from numba_gemm.compiler.whole_file import replace_file
+    from numba_gemm.driver.timing import GpuTimer
 
     stored: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     capability = tuple(cuda.get_current_device().compute_capability)

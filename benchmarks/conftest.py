@@ -19,14 +19,15 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from numba_gemm import Tile, driver, ladder, launch
-from numba_gemm.bench.cublas import Cublas
+from numba_gemm import Tile, ladder
 from numba_gemm.bench.measure import Harness
 from numba_gemm.bench.measure import harness as make_harness
-from numba_gemm.bench.timing import ROUNDS, WARM_UPS, GpuTimer, Launch, Turns
-from numba_gemm.comparison import Problem
-from numba_gemm.device import SIMULATOR
-from numba_gemm.operands import as_operand
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver import launch, multiply
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.cublas import Cublas
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.timing import ROUNDS, WARM_UPS, GpuTimer, Launch, Turns
 
 #: What takes longer than so many seconds is measured less often: every version has at least `FEWEST_ROUNDS`.
 SLOW, FEWEST_ROUNDS, FEWEST_WARM_UPS = 20e-3, 30, 2
@@ -136,7 +137,7 @@ class Measurement:
     def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
         target = Target(problem)
         a, b, c = target.operands
-        (candidate,) = driver.prepare_gemm(version, tile, driver.in_layout(version, a), b, c, 0)
+        (candidate,) = multiply.prepare_gemm(version, tile, multiply.in_layout(version, a), b, c, 0)
         assert candidate.loaded is not None
         self.against_cublas(
             candidate,

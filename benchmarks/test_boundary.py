@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from conftest import Measurement, Target, clock, shared_problem
 
-from numba_gemm import blas, driver, ladder, plan
-from numba_gemm.arrange import arrange
-from numba_gemm.comparison import Problem
+from numba_gemm import ladder, plan
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.variant import Variant
+from numba_gemm.driver import blas, multiply
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.kernels.variant import Variant
+from numba_gemm.problem import arrange
 
 RUNG_5, RUNG_6 = ladder.find(5), ladder.find(6)
 CUBE = (4096, 4096, 4096)
@@ -36,8 +37,8 @@ def test_ragged_against_cublas(measurement: Measurement, problem: Problem) -> No
 def test_edges_against_padding(measurement: Measurement, problem: Problem) -> None:
     """Rung 6 as it is, against rung 5 with its operands copied into zero-padded scratch and back."""
     target = Target(problem)
-    (candidate,) = driver.prepare_gemm(RUNG_6, RUNG_6.default_tile, *target.operands, 0)
-    padded = partial(driver.multiply, RUNG_5, RUNG_5.default_tile, *target.operands, 0)
+    (candidate,) = multiply.prepare_gemm(RUNG_6, RUNG_6.default_tile, *target.operands, 0)
+    padded = partial(multiply.multiply, RUNG_5, RUNG_5.default_tile, *target.operands, 0)
     target.verify(candidate, "rung 6")
     target.verify(padded, "rung 5 with padding")
     m, n, k = problem.shape
@@ -72,7 +73,7 @@ def test_through_shared_against_direct_store(measurement: Measurement, problem: 
     launches = []
     for through_shared in (True, False):
         tile = replace(RUNG_6.default_tile, through_shared=through_shared)
-        (launch,) = driver.prepare_gemm(RUNG_6, tile, *target.operands, 0)
+        (launch,) = multiply.prepare_gemm(RUNG_6, tile, *target.operands, 0)
         target.verify(launch, str(tile))
         launches.append(launch)
     m, n, k = problem.shape

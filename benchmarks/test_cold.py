@@ -13,11 +13,12 @@ from collections.abc import Mapping
 import pytest
 from conftest import Measurement, Target, clock, stop_unless_timed
 
-from numba_gemm import Version, driver, ladder
-from numba_gemm.bench.cublas import Cublas
+from numba_gemm import Version, ladder
 from numba_gemm.bench.measure import Harness
-from numba_gemm.bench.timing import ROUNDS, GpuTimer, Launch, Turns
-from numba_gemm.comparison import Problem
+from numba_gemm.driver import multiply
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.cublas import Cublas
+from numba_gemm.driver.timing import ROUNDS, GpuTimer, Launch, Turns
 
 SIZES = (1024, 4096)
 VERSIONS = [ladder.find("cp_async"), ladder.find("stream_k")]
@@ -42,7 +43,7 @@ class ColdAndWarm(Turns):
 @pytest.mark.benchmark(group="L2", timer=clock)
 def test_cold_and_warm(measurement: Measurement, harness: Harness, version: Version, problem: Problem) -> None:
     target, cublas = Target(problem), Cublas()
-    (candidate,) = driver.prepare_gemm(version, version.default_tile, *target.operands, 0)
+    (candidate,) = multiply.prepare_gemm(version, version.default_tile, *target.operands, 0)
     launches: dict[str, Launch] = {version.name: candidate, "cuBLAS": lambda: cublas.sgemm(*target.operands)}
     for name, launch in launches.items():
         target.verify(launch, name)

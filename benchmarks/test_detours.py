@@ -9,7 +9,7 @@ import pytest
 from conftest import Measurement, clock
 
 from numba_gemm import VERSIONS, Version
-from numba_gemm.comparison import Problem
+from numba_gemm.driver.comparison import Problem
 
 DETOURS = [version for version in VERSIONS if version.number is None and not version.few_rows]
 

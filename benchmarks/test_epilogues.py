@@ -15,13 +15,14 @@ import pytest
 from conftest import Measurement, Target, clock
 from numba import cuda
 
-from numba_gemm import blas, request, runtime
 from numba_gemm.accuracy import Reference
-from numba_gemm.arrange import arrange
-from numba_gemm.choose import choose
-from numba_gemm.comparison import Problem
-from numba_gemm.operands import as_operand
-from numba_gemm.tuning.entry import Key
+from numba_gemm.auto.choose import choose
+from numba_gemm.auto.entry import Key
+from numba_gemm.calls import checks
+from numba_gemm.driver import blas, cuda_api
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.problem import arrange
 
 SHAPES = [pytest.param((4096, 4096, k), id=f"4096x4096x{k}") for k in (4096, 64)]
 #: Of how many rows the outputs are held against float64.
@@ -67,7 +68,7 @@ def test_epilogue(measurement: Measurement, problem: Problem, name: str) -> None
     m, n, k = problem.shape
     target = Target(problem)
     arrangement = arrange(*target.operands)
-    choice = choose(runtime.current_device(), Key.of(arrangement))
+    choice = choose(cuda_api.current_device(), Key.of(arrangement))
     version, tile = choice.version, choice.tile
     bias = np.random.default_rng(1).standard_normal(n, dtype=np.float32)
     on_device = cuda.to_device(bias)
@@ -76,9 +77,9 @@ def test_epilogue(measurement: Measurement, problem: Problem, name: str) -> None
         (launch,) = blas.prepare(version, tile, arrangement, epilogue, vector, 1.0, scale, 0)
         return launch
 
-    plain = prepare(request.epilogue_of(False, None, None), 0.0, None)
+    plain = prepare(checks.epilogue_of(False, None, None), 0.0, None)
     vector = as_operand(on_device, "bias", 0) if with_bias else None
-    fused = prepare(request.epilogue_of(with_bias, activation, None), beta, vector)
+    fused = prepare(checks.epilogue_of(with_bias, activation, None), beta, vector)
     target.verify(plain, f"{version}, {tile}")
 
     # What plain has left is the old C; without beta nobody may read it, so it is NaN.

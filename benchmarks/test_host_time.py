@@ -16,10 +16,11 @@ import pytest
 from conftest import clock, stop_unless_timed
 
 import numba_gemm
-from numba_gemm import blas, ladder
-from numba_gemm.arrange import arrange
+from numba_gemm import ladder
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.operands import as_operand
+from numba_gemm.driver import blas
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.problem import arrange
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 

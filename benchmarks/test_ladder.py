@@ -6,7 +6,7 @@ import pytest
 from conftest import Measurement, clock
 
 from numba_gemm import Version
-from numba_gemm.comparison import Problem
+from numba_gemm.driver.comparison import Problem
 from numba_gemm.ladder import RUNGS
 
 SIZES = (1024, 2048, 4096)

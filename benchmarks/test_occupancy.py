@@ -15,14 +15,15 @@ import pytest
 from conftest import Measurement, Target, clock
 from cuda.bindings import driver as cu
 
-from numba_gemm import Tile, ladder, launch, loading
-from numba_gemm.analysis.device_at_hand import at_hand, resident_blocks
-from numba_gemm.analysis.occupancy import filling_shared_bytes, occupancy
-from numba_gemm.analysis.waves import waves
-from numba_gemm.comparison import Problem
+from numba_gemm import Tile, ladder
+from numba_gemm.analysis.models.occupancy import filling_shared_bytes, occupancy
+from numba_gemm.analysis.models.waves import waves
+from numba_gemm.driver import launch, loading
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.cuda_api import checked
+from numba_gemm.driver.loading import LoadedKernel
+from numba_gemm.hardware.at_hand import at_hand, resident_blocks
 from numba_gemm.kernels.signatures import PLAIN
-from numba_gemm.loading import LoadedKernel
-from numba_gemm.runtime import checked
 
 #: Version, tile, and blocks on a multiprocessor, the most of them as many as fit on an H200.
 KERNELS = {

@@ -8,7 +8,7 @@ import pytest
 from conftest import Measurement, clock
 
 from numba_gemm import ladder
-from numba_gemm.comparison import Problem
+from numba_gemm.driver.comparison import Problem
 
 VERSION = ladder.find("cp_async")
 

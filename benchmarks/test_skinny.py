@@ -17,17 +17,18 @@ from conftest import Measurement, Target, clock, shared_problem
 from cuda.bindings import driver as cu
 from numba import cuda
 
-from numba_gemm import Tile, ladder, plan, runtime
-from numba_gemm.analysis import gemv
-from numba_gemm.arrange import arrange
+from numba_gemm import Tile, ladder, plan
+from numba_gemm.analysis.models import gemv
 from numba_gemm.bench.limits import ffma_limit
-from numba_gemm.bench.timing import GpuTimer
-from numba_gemm.blas import prepare
-from numba_gemm.comparison import Problem
 from numba_gemm.device.epilogue import Epilogue
+from numba_gemm.driver import cuda_api
+from numba_gemm.driver.blas import prepare
+from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.launch import Launch
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.timing import GpuTimer
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE
-from numba_gemm.launch import Launch
-from numba_gemm.operands import Operand, as_operand
+from numba_gemm.problem import Operand, arrange
 
 SKINNY = ladder.find("skinny")
 #: Less a thread and more threads, and narrower blocks: what else might be fastest.
@@ -60,7 +61,7 @@ def copy_bandwidth() -> float:
     pointers = [array.__cuda_array_interface__["data"][0] for array in (target, source)]
 
     def copy() -> None:
-        runtime.checked("cuMemcpyDtoDAsync", cu.cuMemcpyDtoDAsync(*pointers, _COPIED_BYTES, 0))
+        cuda_api.checked("cuMemcpyDtoDAsync", cu.cuMemcpyDtoDAsync(*pointers, _COPIED_BYTES, 0))
 
     timer = GpuTimer()
     copy()

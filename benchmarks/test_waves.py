@@ -9,13 +9,14 @@ from __future__ import annotations
 import pytest
 from conftest import Measurement, clock, shared_problem
 
-from numba_gemm import Version, ladder, loading
-from numba_gemm.analysis.device_at_hand import at_hand
-from numba_gemm.analysis.occupancy import occupancy
-from numba_gemm.analysis.structure import dynamic_shared_bytes
-from numba_gemm.analysis.waves import waves
+from numba_gemm import Version, ladder
+from numba_gemm.analysis.models.occupancy import occupancy
+from numba_gemm.analysis.models.structure import dynamic_shared_bytes
+from numba_gemm.analysis.models.waves import waves
+from numba_gemm.driver import loading
+from numba_gemm.hardware.at_hand import at_hand
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import Tile
-from numba_gemm.variant import Variant
 
 K = 4096
 #: 4.75 is what the sources count at 4096³ on the GPU that they describe.

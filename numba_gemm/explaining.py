@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from numba_gemm.tile import Tile
 
 if TYPE_CHECKING:
-    from numba_gemm.analysis.explain import Explanation
-    from numba_gemm.analysis.hardware import Hardware
+    from numba_gemm.analysis.models.explain import Explanation
+    from numba_gemm.hardware.devices import Hardware
 
 
 def explain(
@@ -45,6 +45,6 @@ def explain(
         RuntimeError: with `detail`, in Numba's simulator or without nvdisasm.
 
     """
-    from numba_gemm.analysis.explain import explain_version
+    from numba_gemm.analysis.models.explain import explain_version
 
     return explain_version(version, m, n, k, device, tile, detail=detail)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numba_gemm.tile import Tile
 
 if TYPE_CHECKING:
-    from numba_gemm.analysis.inspection import Inspection
+    from numba_gemm.analysis.code.inspection import Inspection
 
 
 def inspect(version: int | str, *, arch: str = "sm_90", tile: Tile | None = None) -> Inspection:
@@ -30,6 +30,6 @@ def inspect(version: int | str, *, arch: str = "sm_90", tile: Tile | None = None
         RuntimeError: in Numba's simulator, or without nvdisasm.
 
     """
-    from numba_gemm.analysis.inspection import inspect_version
+    from numba_gemm.analysis.code.inspection import inspect_version
 
     return inspect_version(version, arch=arch, tile=tile)

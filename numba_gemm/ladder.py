@@ -10,8 +10,8 @@ from typing import Any
 
 from numba_gemm.kernels import signatures
 from numba_gemm.kernels.detours import ex8_warp_tiled, thread_tile, untransposed
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 #: What a version may be able to do beyond C = A·B on whole tiles, and the arguments that ask for it.
 CAPABILITIES: dict[str, tuple[str, ...]] = {

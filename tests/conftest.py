@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from numba_gemm import api, launch, planning
-from numba_gemm.device import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver import launch
 
 GPU = not SIMULATOR and cuda.is_available()
 

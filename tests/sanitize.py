@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numba import cuda
-from products import Placement, Product
+from support.products import Placement, Product
 
 import numba_gemm
 from numba_gemm import VERSIONS, Tile

@@ -5,7 +5,7 @@ The products here are NumPy's, wrong on purpose; no kernel runs.
 
 import numpy as np
 import pytest
-from checks import assert_close, assert_exact, normals, small_integers, units, wide_integers, wide_range
+from support.checks import assert_close, assert_exact, normals, small_integers, units, wide_integers, wide_range
 
 from numba_gemm.accuracy import Reference
 

@@ -21,9 +21,9 @@ NOT_IMPORTED = (
     "rich",
     "torch",
     "typer",
-    "numba_gemm.analysis.explain",
-    "numba_gemm.analysis.inspection",
-    "numba_gemm.analysis.machine_code",
+    "numba_gemm.analysis.models.explain",
+    "numba_gemm.analysis.code.inspection",
+    "numba_gemm.analysis.code.machine_code",
     "numba_gemm.bench",
     "numba_gemm.cli",
 )
@@ -36,8 +36,8 @@ print(sorted(name for name in sys.modules if name.startswith({NOT_IMPORTED!r})))
 """
 
 COMPILE_RUNG_5 = """
-from numba_gemm.analysis.machine_code import compile_kernel
-from numba_gemm.analysis.sass import parse, select
+from numba_gemm.analysis.code.machine_code import compile_kernel
+from numba_gemm.analysis.code.sass import parse, select
 from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.ladder import find
 

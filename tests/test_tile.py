@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from cases import SEED_TILES, large_tiles, staged
+from support.cases import SEED_TILES, large_tiles, staged
 
 from numba_gemm import VERSIONS, Tile
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import OPT_IN_SHARED_BYTES, LaunchConfig, opt_in_shared_bytes
-from numba_gemm.variant import Variant
 
 
 def refuses(check, *fragments):

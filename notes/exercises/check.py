@@ -12,9 +12,9 @@ from pathlib import Path
 
 os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # before Numba is imported
 
+from checker.exercises import EXERCISES, check
 from rich.console import Console
 
-from numba_gemm.quiz.exercises import EXERCISES, check
 from numba_gemm.quiz.screen import show_report
 
 

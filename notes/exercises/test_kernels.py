@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-from numba_gemm.quiz.exercises import EXERCISES, check
+from checker.exercises import EXERCISES, check
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.title.replace(" ", "_"))

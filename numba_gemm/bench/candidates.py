@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from numba_gemm import driver, ladder, launch, loading, request, runtime
-from numba_gemm.arrange import arrange
+from numba_gemm import ladder
+from numba_gemm.auto.choose import choose
+from numba_gemm.auto.entry import Choice, Key
 from numba_gemm.bench.peers import Candidate
 from numba_gemm.bench.product import Product
-from numba_gemm.bench.timing import Launch
-from numba_gemm.choose import choose
-from numba_gemm.device import SIMULATOR
+from numba_gemm.calls import checks
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver import cuda_api, launch, loading, multiply
+from numba_gemm.driver.timing import Launch
 from numba_gemm.kernels.signatures import PLAIN
 from numba_gemm.ladder import Version
+from numba_gemm.problem import arrange
 from numba_gemm.tile import Tile
-from numba_gemm.tuning.entry import Choice, Key
 
 AUTO = "auto"
 #: A version, or `AUTO`.
@@ -39,7 +41,7 @@ def _parse_version(text: str) -> Requested:
 
 def automatic(product: Product) -> Choice:
     """The version and tile that "auto" takes on the current device."""
-    return choose(runtime.current_device(), Key.of(arrange(product.a, product.b, product.c)))
+    return choose(cuda_api.current_device(), Key.of(arrange(product.a, product.b, product.c)))
 
 
 def prepare_version(requested: Requested, product: Product, tile: Tile | None = None) -> Candidate:
@@ -52,14 +54,14 @@ def prepare_version(requested: Requested, product: Product, tile: Tile | None = 
     """
     choice = automatic(product) if isinstance(requested, str) else Choice(requested, requested.default_tile)
     version = choice.version
-    used = request.checked_tile(version, tile or choice.tile, runtime.current_device())
+    used = checks.checked_tile(version, tile or choice.tile, cuda_api.current_device())
     a, b, c = product.a, product.b, product.c
     run: Launch
     if version.needs_whole_tiles and used.padded(*product.shape) != product.shape:
-        run = partial(driver.multiply, version, used, a, b, c, 0)
+        run = partial(multiply.multiply, version, used, a, b, c, 0)
         loaded = None if SIMULATOR else loading.load(loading.gemm_kernel(version, used), PLAIN, used.shared_bytes)
     else:
-        launches = driver.prepare_gemm(version, used, driver.in_layout(version, a), b, c, 0)
+        launches = multiply.prepare_gemm(version, used, multiply.in_layout(version, a), b, c, 0)
         run = launches[0] if len(launches) == 1 else partial(_enqueue, launches)
         loaded = launches[0].loaded
     return Candidate(

@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, types, uint32
 
-from numba_gemm import launch
-from numba_gemm.bench.timing import GpuTimer, Launch
-from numba_gemm.operands import as_operand
+from numba_gemm.driver import launch
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.timing import GpuTimer, Launch
 from numba_gemm.tile import LaunchConfig
 
 #: Links of the chain, and how far apart they are, in floats: each in a line of its own, all in 2 MB.

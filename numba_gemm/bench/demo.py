@@ -22,9 +22,10 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from numba_gemm import driver, ladder
-from numba_gemm.comparison import Comparison, Problem
-from numba_gemm.device import SIMULATOR
+from numba_gemm import ladder
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver import multiply
+from numba_gemm.driver.comparison import Comparison, Problem
 from numba_gemm.ladder import Version
 
 _ARCHITECTURES = ("sm_80", "sm_90")
@@ -129,7 +130,7 @@ def _on_gpu(size: int, console: Console) -> bool:
         table.done()
         for version in ladder.RUNGS:
             table.doing(f"compile, verify and time {version.name}")
-            result = driver.compare(version.name, size, size, size, problem=problem)
+            result = multiply.compare(version.name, size, size, size, problem=problem)
             correct &= result.correct
             cublas_seconds.append(result.cublas_seconds)
             table.done(version.name, dict(enumerate(_gpu_cells(result))))
@@ -197,7 +198,7 @@ def _simulated() -> Iterator[dict[str, Any]]:
 
 
 def _machine_code_cell(version: Version, arch: str) -> str:
-    from numba_gemm.analysis.inspection import inspect_version
+    from numba_gemm.analysis.code.inspection import inspect_version
 
     found = inspect_version(version.name, arch=arch)
     return f"{_registers(found.registers, found.local_bytes)}, {found.loop.ffma_share:.0%}"

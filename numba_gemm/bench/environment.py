@@ -8,8 +8,8 @@ from typing import Any
 from cuda.bindings import driver as cu
 from numba import cuda
 
-from numba_gemm import runtime
-from numba_gemm.packages import installed_packages
+from numba_gemm.compiler.packages import installed_packages
+from numba_gemm.driver import cuda_api
 
 
 def describe() -> dict[str, Any]:
@@ -21,7 +21,7 @@ def describe() -> dict[str, Any]:
         "multiprocessors": int(device.MULTIPROCESSOR_COUNT),
         "maximum_clock_mhz": int(device.CLOCK_RATE) // 1000,
         "l2_bytes": int(device.L2_CACHE_SIZE),
-        "cuda_driver": _cuda_version(int(runtime.checked("cuDriverGetVersion", cu.cuDriverGetVersion()))),
+        "cuda_driver": _cuda_version(int(cuda_api.checked("cuDriverGetVersion", cu.cuDriverGetVersion()))),
         "python": platform.python_version(),
         "packages": installed_packages(),
     }

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, types, uint32
 
-from numba_gemm import launch, runtime
-from numba_gemm.bench.timing import GpuTimer
-from numba_gemm.device import device_function, launch_bounds
-from numba_gemm.device.unroll import unroll
-from numba_gemm.operands import as_operand
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
+from numba_gemm.driver import cuda_api, launch
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.timing import GpuTimer
 from numba_gemm.tile import LaunchConfig
 
 #: Independent sums a thread: more than a multiply-add's latency in cycles, so that none waits for another.
@@ -69,7 +69,7 @@ def flops_of(blocks: int, turns: int) -> int:
 
 def ffma_limit(timer: GpuTimer) -> float:
     """FLOP/s of FP32 multiply-adds that the current device reaches, and nothing that adds products can pass."""
-    blocks = runtime.multiprocessors(runtime.current_device()) * BLOCKS_PER_SM
+    blocks = cuda_api.multiprocessors(cuda_api.current_device()) * BLOCKS_PER_SM
     result = as_operand(cuda.device_array(blocks * THREADS, np.float32), "result", 0)
     # x < 1 keeps the sums from growing without end.
     arguments = (result, 0.5, 1.0, _TURNS)

@@ -21,11 +21,11 @@ from numba_gemm.bench.cold import latencies
 from numba_gemm.bench.limits import ffma_limit
 from numba_gemm.bench.peers import Candidate, Peer, UnavailableError, peers_at
 from numba_gemm.bench.product import Product
+from numba_gemm.bench.progress import Report
 from numba_gemm.bench.results import Row, ShapeResult, impossible, judged
 from numba_gemm.bench.suite import Shape
-from numba_gemm.bench.timing import GpuTimer, Turns
-from numba_gemm.device import SIMULATOR
-from numba_gemm.tuning.progress import Report
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver.timing import GpuTimer, Turns
 
 #: Rounds of a shape, each of which times every candidate once.
 ROUNDS = 30

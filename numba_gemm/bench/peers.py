@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from numba_gemm.bench.cublas import Cublas
 from numba_gemm.bench.product import Product
 from numba_gemm.bench.suite import Shape
-from numba_gemm.bench.timing import GpuTimer, Launch
+from numba_gemm.driver.cublas import Cublas
+from numba_gemm.driver.timing import GpuTimer, Launch
 
 CUBLAS = "cuBLAS"
 #: Where all peers run; elsewhere it is cuBLAS alone.

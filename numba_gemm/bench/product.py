@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from numba_gemm.analysis.roofline import flops, minimum_bytes
+from numba_gemm.analysis.models.roofline import flops, minimum_bytes
 from numba_gemm.bench.suite import Shape
-from numba_gemm.bench.timing import Launch
-from numba_gemm.operands import as_operand
-from numba_gemm.tuning.trial import Judge
+from numba_gemm.bench.trial import Judge
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.timing import Launch
 
 
 class Product:

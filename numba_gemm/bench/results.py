@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from numba_gemm.analysis.roofline import flops, minimum_bytes
+from numba_gemm.analysis.models.roofline import flops, minimum_bytes
 from numba_gemm.bench.peers import CUBLAS
 from numba_gemm.bench.suite import Shape
 from numba_gemm.bench.summary import Summary, summarise

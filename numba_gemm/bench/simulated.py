@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 
-from numba_gemm import driver, ladder
-from numba_gemm.device import SIMULATOR
+from numba_gemm import ladder
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.driver import multiply
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
         tile = version.small_tile
         # Two tiles by two, less one row and column, and enough of K to fill and drain a pipeline.
         shape = (2 * tile.bm - 1, 2 * tile.bn - 1, 5 * tile.bk)
-        result = driver.compare(version.name, *shape, tile=tile)
+        result = multiply.compare(version.name, *shape, tile=tile)
         print(json.dumps({"name": version.name, "shape": shape, "error": result.error}), flush=True)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import triton  # type: ignore[import-not-found,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,unused-ignore]
 
-from numba_gemm.bench.timing import GpuTimer
+from numba_gemm.driver.timing import GpuTimer
 
 _TRIALS = 3
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numba import float32
 
+from numba_gemm.compiler.target import device_function
 from numba_gemm.device.arithmetic import exp, fused, reciprocal
-from numba_gemm.device.target import device_function
 
 _ONE, _MINUS_HALF = np.float32(1), np.float32(-0.5)
 

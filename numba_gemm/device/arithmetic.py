@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import cuda, float32
 
-from numba_gemm.device.target import SIMULATOR, device_function
+from numba_gemm.compiler.target import SIMULATOR, device_function
 
 if SIMULATOR:
 

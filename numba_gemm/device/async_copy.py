@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numba_gemm.device.simulator import require_aligned
-from numba_gemm.device.target import SIMULATOR, device_function
+from numba_gemm.compiler.simulator import require_aligned
+from numba_gemm.compiler.target import SIMULATOR, device_function
 
 #: Largest `pending` that ptx/cp_async.* have a function for: the depth is part of the instruction.
 MAX_PENDING = 4
@@ -180,7 +180,7 @@ if not SIMULATOR:
     from numba.cuda.extending import intrinsic as numba_intrinsic
     from numba.cuda.extending import overload
 
-    from numba_gemm.device.lowering import element_pointer, inline_ptx, shared_address
+    from numba_gemm.compiler.lowering import element_pointer, inline_ptx, shared_address
 
     @numba_intrinsic
     def address_of(typing_context, array, index):

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def moved(array, elements):

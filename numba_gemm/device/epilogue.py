@@ -17,10 +17,10 @@ from typing import Any
 from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
+from numba_gemm.compiler.outline import outline4
+from numba_gemm.compiler.target import SIMULATOR, device_function
+from numba_gemm.compiler.user_function import copy_of, function_key, is_long, plain
 from numba_gemm.device.activation import ACTIVATIONS, LONG
-from numba_gemm.device.outline import outline4
-from numba_gemm.device.target import SIMULATOR, device_function
-from numba_gemm.device.user_function import copy_of, function_key, is_long, plain
 
 
 @dataclass(frozen=True)

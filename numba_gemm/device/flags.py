@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from numba import cuda, uint32
 
-from numba_gemm.device.target import SIMULATOR, device_function
+from numba_gemm.compiler.target import SIMULATOR, device_function
 
 
 @device_function

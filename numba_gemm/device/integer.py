@@ -6,7 +6,7 @@ again) and about a hundred instructions for a quotient.
 
 from __future__ import annotations
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def quotient(dividend, divisor):

@@ -7,7 +7,7 @@ what depends on it is computed where it is needed.
 
 from __future__ import annotations
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def opaque(value):
@@ -20,7 +20,7 @@ if not SIMULATOR:
     from numba.cuda import types
     from numba.cuda.extending import intrinsic, overload
 
-    from numba_gemm.device.lowering import I32
+    from numba_gemm.compiler.lowering import I32
 
     @intrinsic
     def _opaque(typing_context, value):

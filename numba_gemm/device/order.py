@@ -7,7 +7,7 @@ memory clobber does not do it: the assembler, which comes last, does not see it.
 
 from __future__ import annotations
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def keep_order():

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.device.target import device_function
-from numba_gemm.device.unroll import unroll
+from numba_gemm.compiler.target import device_function
+from numba_gemm.compiler.unroll import unroll
 
 #: Rows that are added up together: more would need more shared memory, fewer more barriers.
 _ROWS_TOGETHER = 4

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def shared_view(memory, shape, offset):

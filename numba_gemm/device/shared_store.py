@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32
 
+from numba_gemm.compiler.target import device_function
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.shared_memory import shared_view
-from numba_gemm.device.target import device_function
-from numba_gemm.device.unroll import unroll
 from numba_gemm.tile import Tile
 
 

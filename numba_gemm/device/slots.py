@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, int64
 
+from numba_gemm.compiler.target import device_function
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.batch import moved
-from numba_gemm.device.target import device_function
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.vector import load4, store4
 from numba_gemm.tile import Tile
 

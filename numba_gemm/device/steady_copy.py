@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import int64, uint32
 
+from numba_gemm.compiler.target import device_function
 from numba_gemm.device.async_copy import cp_async4, cp_async4_or_zero, cp_async16, cp_async16_or_zero
-from numba_gemm.device.target import device_function
 from numba_gemm.device.tile_copy import CopyShape
 from numba_gemm.tile import TRANSPOSE_K
 

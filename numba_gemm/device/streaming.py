@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.device.vector import load4
 
 
@@ -19,7 +19,7 @@ if not SIMULATOR:
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic, overload
 
-    from numba_gemm.device.lowering import element_pointer
+    from numba_gemm.compiler.lowering import element_pointer
 
     #: Read-only data past the L1. No side effect: unlike an asynchronous copy, the compiler may move it.
     _LOAD = "ld.global.nc.L1::no_allocate.v4.f32 {$0, $1, $2, $3}, [$4];"

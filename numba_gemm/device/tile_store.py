@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numba import uint32
 
+from numba_gemm.compiler.target import device_function
 from numba_gemm.device.epilogue import Epilogue, is_called, make_epilogue, make_epilogue4
-from numba_gemm.device.target import device_function
 from numba_gemm.device.vector import load4, store4
 
 

@@ -7,8 +7,8 @@ there the compiler merges neighbouring accesses by itself, and the machine-code 
 
 from __future__ import annotations
 
-from numba_gemm.device.simulator import require_aligned
-from numba_gemm.device.target import SIMULATOR
+from numba_gemm.compiler.simulator import require_aligned
+from numba_gemm.compiler.target import SIMULATOR
 
 
 def load4(array, index):
@@ -31,7 +31,7 @@ if not SIMULATOR:
     from numba.cuda import cgutils, types
     from numba.cuda.extending import intrinsic, overload
 
-    from numba_gemm.device.lowering import FLOAT4, I32, element_pointer
+    from numba_gemm.compiler.lowering import FLOAT4, I32, element_pointer
 
     @intrinsic
     def _load4(typing_context, array, index):

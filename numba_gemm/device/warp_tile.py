@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numba_gemm.device.target import device_function
+from numba_gemm.compiler.target import device_function
 from numba_gemm.tile import WARP, Tile
 
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import int64, uint32
 
+from numba_gemm.compiler.target import device_function
 from numba_gemm.device.streaming import load4_once
-from numba_gemm.device.target import device_function
 
 
 class WeightsLoad(NamedTuple):

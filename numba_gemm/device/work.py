@@ -2,7 +2,7 @@
 
 A segment is a step of BK of one tile. Tiles 0 … whole − 1 are not split: block b does b, b + blocks, b + 2 · blocks, …
 The segments of all others stand in one line, tile by tile, and each block does a run of it; runs differ by
-one segment at most, the longer ones first. `numba_gemm.analysis.segments.stream_k` is the same line as a table.
+one segment at most, the longer ones first. `numba_gemm.analysis.models.segments.stream_k` is the same line as a table.
 """
 
 from __future__ import annotations

@@ -20,17 +20,17 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, int64, types, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.slots import make_owner
 from numba_gemm.device.tile_store import make_store
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.vector import load4
 from numba_gemm.device.warp_tile import make_places
 from numba_gemm.kernels.signatures import WITH_WORKSPACE
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 #: The arguments of the kernel that came before · how many parts a tile has.
 SIGNATURE = types.void(*WITH_WORKSPACE.args, uint32)

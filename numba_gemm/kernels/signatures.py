@@ -31,7 +31,7 @@ STAGING = types.void(float32[:, :], float32[:, :])
 
 
 class WorkspaceSize(NamedTuple):
-    """The memory in which the blocks of one launch exchange partial sums; see `numba_gemm.workspace`."""
+    """The memory in which the blocks of one launch exchange partial sums; see `numba_gemm.driver.workspace`."""
 
     #: Partial sums, which have no initial value.
     floats: int

@@ -37,7 +37,8 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.arrival import arrives_last
 from numba_gemm.device.async_copy import cp_async4_or_zero, cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
@@ -45,12 +46,11 @@ from numba_gemm.device.epilogue import make_epilogue
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.part_sums import PartsShape, make_part_sums
 from numba_gemm.device.shared_memory import shared_view
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.vector import load4
 from numba_gemm.device.weights import make_weights_load
 from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import FLOAT_BYTES, STATIC_SHARED_BYTES, LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 #: For up to 16 rows: 8 threads share each column, 32 groups of four columns.
 DEFAULT_TILE = Tile(bm=16, bn=128, bk=64, tm=16, tn=4, stages=3, tk=8)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.shared_memory import shared_view
@@ -32,8 +32,8 @@ from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
 from numba_gemm.kernels.v7_warp_tiled import SMALL_TILE, check, make_block_product
 from numba_gemm.kernels.v8_stream_k import resident_blocks
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 __all__ = [
     "DEFAULT_TILE",

@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 from numba import cuda
 
-from numba_gemm.device import device_function
+from numba_gemm.compiler.target import device_function
 from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.kernels.split_k import (
     DEFAULT_TILE,
@@ -25,8 +25,8 @@ from numba_gemm.kernels.split_k import (
     shared_bytes,
 )
 from numba_gemm.kernels.v7_warp_tiled import make_block_product
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import Tile
-from numba_gemm.variant import Variant
 
 __all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes", "workspace"]
 

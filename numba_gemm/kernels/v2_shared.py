@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.device import launch_bounds
+from numba_gemm.compiler.target import launch_bounds
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=32, bn=32, bk=32)

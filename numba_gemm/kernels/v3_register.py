@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.device import device_function, launch_bounds
-from numba_gemm.device.unroll import unroll
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.tile import LaunchConfig, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)

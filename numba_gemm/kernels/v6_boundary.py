@@ -23,7 +23,8 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
@@ -31,9 +32,8 @@ from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.shared_store import band_floats, make_shared_store
 from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
 from numba_gemm.device.tile_store import make_store
-from numba_gemm.device.unroll import unroll
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import FLOAT_BYTES, LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
 TAKES_THROUGH_SHARED = True  # an option of its tiles

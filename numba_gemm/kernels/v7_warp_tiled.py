@@ -32,7 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
@@ -40,11 +41,10 @@ from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.steady_copy import make_steady_copy
 from numba_gemm.device.tile_copy import make_tile_copy
 from numba_gemm.device.tile_store import make_store
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.warp_tile import make_places
 from numba_gemm.kernels.v6_boundary import copy_shapes, launch_config, shared_bytes
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import Tile
-from numba_gemm.variant import Variant
 
 #: A block a tile, and buffers in dynamic shared memory, as in rung 6.
 __all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes"]

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, int64, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.device.batch import moved
 from numba_gemm.device.flags import raise_flag, take_flag
 from numba_gemm.device.integer import quotient
@@ -44,8 +44,8 @@ from numba_gemm.device.work import EXCHANGE, part_of_block, whole_tiles
 from numba_gemm.kernels.signatures import WorkspaceSize
 from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
 from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE, SMALL_TILE, check, make_block_product
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import LaunchConfig, Tile
-from numba_gemm.variant import Variant
 
 __all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes", "workspace"]
 

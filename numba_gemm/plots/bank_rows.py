@@ -7,9 +7,9 @@ from itertools import groupby
 
 from matplotlib.axes import Axes
 
-from numba_gemm.analysis.accesses import version_accesses
-from numba_gemm.analysis.shared_memory import BANKS, request_wavefronts, vector_words, wavefronts
-from numba_gemm.analysis.tracing import NOT_ACCESSED, Kind
+from numba_gemm.analysis.code.accesses import version_accesses
+from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Kind
+from numba_gemm.analysis.models.shared_memory import BANKS, request_wavefronts, vector_words, wavefronts
 from numba_gemm.plots import style
 from numba_gemm.tile import FLOAT_BYTES, WARP
 

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from numba_gemm import ladder
-from numba_gemm.analysis.accesses import one_block
-from numba_gemm.analysis.tracing import NOT_ACCESSED
+from numba_gemm.analysis.code.accesses import one_block
+from numba_gemm.analysis.code.tracing import NOT_ACCESSED
+from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import WARP, Tile
-from numba_gemm.variant import Variant
 
 
 @dataclass(frozen=True)

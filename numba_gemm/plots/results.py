@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from numba_gemm.analysis import hardware
-from numba_gemm.analysis.hardware import Hardware
+from numba_gemm.hardware import devices
+from numba_gemm.hardware.devices import Hardware
 
 Result = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Results:
         Raises:
             ValueError: if the models do not have it.
         """
-        return hardware.find_by_driver_name(self.gpu)
+        return devices.find_by_driver_name(self.gpu)
 
     @property
     def provenance(self) -> str:

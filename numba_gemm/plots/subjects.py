@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba_gemm.analysis.hardware import H200
+from numba_gemm.hardware.devices import H200
 from numba_gemm.tile import Tile
 
 Shape = tuple[int, int, int]

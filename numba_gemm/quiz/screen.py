@@ -16,7 +16,7 @@ from numba_gemm.quiz.catalogue import Entry
 from numba_gemm.quiz.question import Choice, Judged, Open
 
 if TYPE_CHECKING:
-    from numba_gemm.quiz.exercises import Case, Report
+    from checker.exercises import Case, Report
 
 _RIGHT, _WRONG, _QUIET = "green", "red", "dim"
 

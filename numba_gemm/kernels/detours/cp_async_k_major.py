@@ -17,10 +17,10 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import intrinsic
 from numba_gemm.device.shared_memory import shared_view
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.vector import store4
 from numba_gemm.kernels import v5_cp_async
 from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, launch_config

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from numba_gemm.device import device_function
+from numba_gemm.compiler.target import device_function
 from numba_gemm.kernels.detours.layouts import Layout, a_by_row, check, make_kernel_with_layout, rung_4_layout
 from numba_gemm.kernels.v4_vectorized import launch_config
 from numba_gemm.tile import Tile

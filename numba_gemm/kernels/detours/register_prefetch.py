@@ -19,9 +19,9 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.device import device_function, launch_bounds
+from numba_gemm.compiler.target import device_function, launch_bounds
+from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.order import keep_order
-from numba_gemm.device.unroll import unroll
 from numba_gemm.device.vector import load4, store4
 from numba_gemm.tile import LaunchConfig, Tile
 

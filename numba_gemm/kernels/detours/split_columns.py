@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from numba_gemm.device import device_function
+from numba_gemm.compiler.target import device_function
 from numba_gemm.kernels.detours.layouts import Layout, check, make_kernel_with_layout, rung_4_layout
 from numba_gemm.kernels.v4_vectorized import DEFAULT_TILE, launch_config
 from numba_gemm.tile import Tile

@@ -18,7 +18,7 @@ from functools import cache
 import numpy as np
 from numba import uint32
 
-from numba_gemm.device import device_function
+from numba_gemm.compiler.target import device_function
 from numba_gemm.kernels.detours import layouts
 from numba_gemm.kernels.detours.layouts import Layout, make_kernel_with_layout, rung_4_layout
 from numba_gemm.kernels.v4_vectorized import DEFAULT_TILE, launch_config

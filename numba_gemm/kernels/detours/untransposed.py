@@ -8,7 +8,7 @@ same bank: 8 rows · 8 floats = 64 floats apart, a 2-way conflict. The compiler 
 takes four k of a row at once, so the main loop has the same 32 reads of 16 bytes as rung 4, with as many
 wavefronts, and the copies of A take 32 wavefronts a tile instead of 64. What it costs are registers: the fragments
 of four k wait in 32 of them instead of 8, and with 128 to a thread 12 bytes are spilled. (Machine code for sm_90,
-wavefronts by `numba_gemm.analysis.banks`.)
+wavefronts by `numba_gemm.analysis.code.banks`.)
 
 `ex6` of the ladder for the RTX 5080 is this file with its own tile: 64×64×64, 4×4 a thread, 32 KB of shared memory.
 """

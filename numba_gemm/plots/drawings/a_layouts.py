@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.structure import structure_of
+from numba_gemm.analysis.models.structure import structure_of
 from numba_gemm.plots import style
 from numba_gemm.plots.bank_rows import draw_wavefronts, first_request, wavefronts_of
 from numba_gemm.plots.subjects import A_LAYOUTS

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from numba_gemm import ladder
-from numba_gemm.analysis.explain import explain_version
+from numba_gemm.analysis.models.explain import explain_version
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import CUBE, DEVICE
 

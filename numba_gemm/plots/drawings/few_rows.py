@@ -7,7 +7,7 @@ from collections import defaultdict
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from numba_gemm.analysis.segments import Share, segments_by_block, segments_of, split_k, stream_k
+from numba_gemm.analysis.models.segments import Share, segments_by_block, segments_of, split_k, stream_k
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import DEVICE, FEW_ROWS, SPLITS, TILE
 

@@ -7,7 +7,7 @@ from statistics import median
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.roofline import flops
+from numba_gemm.analysis.models.roofline import flops
 from numba_gemm.plots import style
 from numba_gemm.plots.results import Results
 

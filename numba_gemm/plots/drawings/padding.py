@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from numba_gemm.analysis.padding import padding
+from numba_gemm.analysis.models.padding import padding
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import RAGGED, TILE
 

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.bounds import MEMORY_LATENCY
-from numba_gemm.analysis.ring import turn
+from numba_gemm.analysis.models.bounds import MEMORY_LATENCY
+from numba_gemm.analysis.models.ring import turn
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import DEVICE, PIPELINED, SERIAL, TURNS
 from numba_gemm.tile import WARP, Tile

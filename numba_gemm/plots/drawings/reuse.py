@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.traffic import reuse
+from numba_gemm.analysis.models.traffic import reuse
 from numba_gemm.plots import style
 from numba_gemm.plots.outputs import Outputs, outputs
 from numba_gemm.plots.subjects import REUSE

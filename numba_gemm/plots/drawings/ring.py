@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.ring import Turn, turn
+from numba_gemm.analysis.models.ring import Turn, turn
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import PIPELINED, TURNS
 

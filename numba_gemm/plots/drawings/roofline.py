@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.bounds import L2_BYTES_PER_CYCLE
-from numba_gemm.analysis.explain import Explanation, explain_version
-from numba_gemm.analysis.hardware import WAVEFRONT_BYTES, Hardware
+from numba_gemm.analysis.models.bounds import L2_BYTES_PER_CYCLE
+from numba_gemm.analysis.models.explain import Explanation, explain_version
+from numba_gemm.hardware.devices import WAVEFRONT_BYTES, Hardware
 from numba_gemm.plots import style
 from numba_gemm.plots.results import Results
 from numba_gemm.tile import WARP

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from numba_gemm.analysis.segments import Share, partial_tiles, segments_by_block, stream_k
+from numba_gemm.analysis.models.segments import Share, partial_tiles, segments_by_block, stream_k
 from numba_gemm.device.work import whole_tiles
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import STREAM_BLOCKS, STREAM_SEGMENTS, STREAM_TILES

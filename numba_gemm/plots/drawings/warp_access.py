@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.accesses import version_accesses
-from numba_gemm.analysis.sectors import SECTOR_BYTES, request_sectors
-from numba_gemm.analysis.shared_memory import vector_words
-from numba_gemm.analysis.tracing import NOT_ACCESSED
+from numba_gemm.analysis.code.accesses import version_accesses
+from numba_gemm.analysis.code.sectors import SECTOR_BYTES, request_sectors
+from numba_gemm.analysis.code.tracing import NOT_ACCESSED
+from numba_gemm.analysis.models.shared_memory import vector_words
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import WARP_ACCESS
 from numba_gemm.tile import FLOAT_BYTES

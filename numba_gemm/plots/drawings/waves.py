@@ -7,7 +7,7 @@ from math import ceil
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.explain import explain_version
+from numba_gemm.analysis.models.explain import explain_version
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import DEVICE, WAVE_SIZES, WAVE_VERSION
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numba_gemm.analysis import shared_memory, traffic
-from numba_gemm.analysis.hardware import A100
+from numba_gemm.analysis.models import shared_memory, traffic
+from numba_gemm.hardware.devices import A100
 from numba_gemm.quiz.question import Choice, Numeric, Open, Question, figure
 from numba_gemm.quiz.topics.given import REGISTER
 

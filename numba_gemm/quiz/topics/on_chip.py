@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numba_gemm.analysis import issue, shared_memory, traffic
-from numba_gemm.analysis.hardware import A100, H200
-from numba_gemm.analysis.shared_memory import BANKS
+from numba_gemm.analysis.models import issue, shared_memory, traffic
+from numba_gemm.analysis.models.shared_memory import BANKS
+from numba_gemm.hardware.devices import A100, H200
 from numba_gemm.quiz.question import Choice, Numeric, Question, figure
 from numba_gemm.quiz.topics.given import REGISTER
 from numba_gemm.tile import WARP

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numba_gemm.analysis.hardware import A100
-from numba_gemm.analysis.roofline import roofline
+from numba_gemm.analysis.models.roofline import roofline
+from numba_gemm.hardware.devices import A100
 from numba_gemm.quiz.question import Choice, Numeric, Question, figure
 from numba_gemm.quiz.topics.given import CUBE, MIB, SIZE
 

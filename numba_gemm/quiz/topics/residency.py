@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numba_gemm.analysis import occupancy
-from numba_gemm.analysis.hardware import H100, RTX_5080
+from numba_gemm.analysis.models import occupancy
+from numba_gemm.hardware.devices import H100, RTX_5080
 from numba_gemm.quiz.question import Choice, Numeric, Question, figure
 from numba_gemm.quiz.topics.given import REGISTER
 

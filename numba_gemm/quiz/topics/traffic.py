@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from numba_gemm.analysis import traffic
-from numba_gemm.analysis.hardware import A100
+from numba_gemm.analysis.models import traffic
+from numba_gemm.hardware.devices import A100
 from numba_gemm.quiz.question import Choice, Numeric, Question, figure
 from numba_gemm.quiz.topics.given import CUBE, GIB, REGISTER, SHARED, SIZE
 from numba_gemm.tile import WARP

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil
 
-from numba_gemm.analysis import segments, waves
-from numba_gemm.analysis.hardware import A100
-from numba_gemm.analysis.padding import padding
+from numba_gemm.analysis.models import segments, waves
+from numba_gemm.analysis.models.padding import padding
+from numba_gemm.hardware.devices import A100
 from numba_gemm.quiz.question import Numeric, Question, figure
 from numba_gemm.quiz.topics.given import CUBE, REGISTER, SIZE
 

@@ -1,0 +1,297 @@
+"""Write the results tables of the README from stored benchmark results.
+
+`python -m benchmarks.report [--check]` in a checkout. Tables stand between markers such as
+`<!-- ladder: generated -->` and `<!-- end -->`; with `--check` nothing is written and the exit status is 1 if
+the README does not show the stored results. A section in `OPTIONAL` needs no markers until there are results for it;
+with markers and without results it says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks import choices
+from notes.make.generated import write_or_check
+from numba_gemm import ladder
+from numba_gemm.bench.suite import Shape, microseconds, written
+from numba_gemm.bench.summary import summarise
+
+RESULTS = Path("benchmarks/results/benchmarks.json")
+README = Path("README.md")
+
+Result = dict[str, Any]
+
+
+def main(arguments: list[str]) -> int:
+    complaint = f"{README} does not show {RESULTS}: run python -m benchmarks.report"
+    return write_or_check(README, render(README.read_text(encoding="utf-8"), load(Path())), arguments, complaint)
+
+
+def load(root: Path) -> dict[str, Any]:
+    """What pytest-benchmark stored in a checkout, and under "candidates" what `benchmarks/candidates.py` did."""
+    stored, candidates = (json.loads((root / path).read_text(encoding="utf-8")) for path in (RESULTS, choices.RESULTS))
+    return {**stored, "candidates": candidates}
+
+
+def render(readme: str, stored: dict[str, Any]) -> str:
+    """The text of the README with every generated section filled in from the results.
+
+    Raises:
+        ValueError: if the README lacks the markers of a section.
+    """
+    for name, table in SECTIONS.items():
+        pattern = re.compile(rf"(<!-- {name}: generated -->\n).*?(<!-- end -->)", re.DOTALL)
+        if not pattern.search(readme):
+            if name in OPTIONAL and table(stored) == NOT_MEASURED:
+                continue
+            raise ValueError(f"{README} has no section between <!-- {name}: generated --> and <!-- end -->")
+        readme = pattern.sub(lambda match, table=table: match[1] + table(stored) + match[2], readme)  # type: ignore[misc]
+    return readme
+
+
+def _results(stored: dict[str, Any], group: str) -> list[Result]:
+    """Results of a group, with the median time in seconds among them."""
+    return [
+        {**benchmark["extra_info"], "seconds": benchmark["stats"]["median"], "rounds": benchmark["stats"]["rounds"]}
+        for benchmark in stored["benchmarks"]
+        if benchmark["group"] == group
+    ]
+
+
+def _table(header: list[str], rows: list[list[str]], texts: int = 2) -> str:
+    """The first columns are texts, the rest is numbers."""
+    alignments = ["---"] * texts + ["---:"] * (len(header) - texts)
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, alignments, *rows))
+
+
+def _ladder(stored: dict[str, Any]) -> str:
+    results = _results(stored, "ladder")
+    sizes = sorted({result["m"] for result in results})
+    largest = sizes[-1]
+    by = {(result["version"], result["m"]): result for result in results}
+    header = ["rung", "what it teaches", f"ms at {largest}³", "TFLOP/s"]
+    header += [f"× cuBLAS at {size}³" for size in sizes] + ["registers", "spilled bytes"]
+    rows = []
+    for version in ladder.VERSIONS:
+        if any((version.name, size) not in by for size in sizes):
+            continue
+        result = by[version.name, largest]
+        label = f"`{version.name}`" if version.number is None else f"**{version.number}** `{version.name}`"
+        rows.append(
+            [
+                label,
+                version.summary,
+                f"{result['seconds'] * 1e3:.2f}",
+                f"{result['tflops']:.1f}",
+                *[f"{by[version.name, size]['vs_baseline']:.2f}" for size in sizes],
+                str(result["registers"]),
+                str(result["local_bytes"]),
+            ]
+        )
+    baseline = sorted(result["baseline_seconds"] for result in results if result["m"] == largest)
+    median = baseline[len(baseline) // 2]
+    rows.append(["cuBLAS", "the baseline, TF32 off", f"{median * 1e3:.2f}", f"{2 * largest**3 / median / 1e12:.1f}"])
+    rows[-1] += ["1.00"] * len(sizes) + ["", ""]
+    return _table(header, rows) + f"\n{_provenance(stored, results)}\n"
+
+
+def _detours(stored: dict[str, Any]) -> str:
+    """Those of the group of the ladder that were measured at its largest size only."""
+    results = _results(stored, "ladder")
+    sizes = {result["m"] for result in results}
+    by = {(result["version"], result["m"]): result for result in results}
+    rows = []
+    for version in ladder.VERSIONS:
+        result = by.get((version.name, max(sizes)))
+        if version.number is not None or result is None or all((version.name, size) in by for size in sizes):
+            continue
+        rows.append(
+            [
+                f"`{version.name}`",
+                version.summary,
+                f"{result['seconds'] * 1e3:.2f}",
+                f"{result['tflops']:.1f}",
+                f"{result['vs_baseline']:.2f}",
+                str(result["registers"]),
+                str(result["local_bytes"]),
+            ]
+        )
+    if not rows:
+        return NOT_MEASURED
+    header = ["detour", "what it changes", f"ms at {max(sizes)}³", "TFLOP/s", "× cuBLAS", "registers", "spilled bytes"]
+    return _table(header, rows)
+
+
+def _suite(stored: dict[str, Any]) -> str:
+    results = _results(stored, "suite")
+    if not results:
+        return NOT_MEASURED
+    header = ["M×N×K", "`auto` takes", "µs", "TFLOP/s", "% of FFMA", "GB/s", "× cuBLAS, cold L2", "warm L2"]
+    rows = [
+        [
+            written(_shape(result)),
+            f"{result['version']}, {', '.join(result['tile'].split(', ')[:2])}",
+            microseconds(result["seconds"]),
+            f"{result['tflops']:.1f}",
+            f"{result['share_of_ffma_limit']:.0%}",
+            f"{result['gigabytes_per_second']:.0f}",
+            _ratio(result["vs_cublas_cold"]),
+            _ratio(result["vs_cublas_warm"]),
+        ]
+        for result in results
+    ]
+    found = [
+        summarise({_shape(result): result[f"vs_cublas_{cache}"] for result in results if result[f"vs_cublas_{cache}"]})
+        for cache in ("cold", "warm")
+    ]
+    means, worsts = [], []
+    for summary in found:
+        means.append(f"**{summary.geometric_mean:.2f}**" if summary else "")
+        worsts.append(f"**{summary.worst:.2f}** at {written(summary.worst_at)}" if summary else "")
+    shapes = f"of {len(results)} shapes"
+    rows += [["geometric mean", shapes, *[""] * 4, *means], ["worst", shapes, *[""] * 4, *worsts]]
+    return _table(header, rows) + _peers(results) + f"\n{_provenance(stored, results)}\n"
+
+
+def _choices(stored: dict[str, Any]) -> str:
+    names = {"fitted": "that the model is fitted to", "held-out": "others"}
+    rows = []
+    for name, measured in stored["candidates"].items():
+        judged = choices.judge(measured)
+        pytorch = summarise({one.key: one.vs_pytorch for one in judged})
+        fastest = summarise({one.key: one.vs_fastest for one in judged})
+        if pytorch and fastest:
+            rows.append(
+                [
+                    f"{pytorch.shapes} {names[name]}",
+                    f"{pytorch.geometric_mean:.2f}",
+                    f"{pytorch.worst:.2f} at {pytorch.worst_at}",
+                    f"{1 / fastest.geometric_mean:.2f}",
+                    f"{1 / fastest.worst:.2f} at {fastest.worst_at}",
+                ]
+            )
+    header = ["products", "× PyTorch, mean", "worst", "time over the fastest candidate's, mean", "worst"]
+    return _table(header, rows, texts=1)
+
+
+def _peers(results: list[Result]) -> str:
+    """Those besides cuBLAS, and versions besides "auto", where they were measured."""
+    rows = []
+    for result in results:
+        for other in result["others"]:
+            if other["name"] == result["baseline"] or other["cold"] is None:
+                continue
+            cells = [f"{other['cold'] * 1e3:.2f}", f"{other['tflops']:.1f}", _ratio(other["vs_cublas_cold"])]
+            label = f"{other['name']} {other['version']}" if other["peer"] else f"version {other['name']}"
+            rows.append([label, written(_shape(result)), *cells])
+    return "\n" + _table(["besides", "M×N×K", "ms", "TFLOP/s", "× cuBLAS"], rows) if rows else ""
+
+
+def _shape(result: Result) -> Shape:
+    return result["m"], result["n"], result["k"]
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _epilogues(stored: dict[str, Any]) -> str:
+    results = _results(stored, "epilogues")
+    if not results:
+        return NOT_MEASURED
+    rows = [
+        [
+            result["epilogue"],
+            written(_shape(result)),
+            f"{result['baseline_seconds'] * 1e3:.3g}",
+            f"{result['seconds'] * 1e3:.3g}",
+            f"{result['seconds'] / result['baseline_seconds'] - 1:+.1%}",
+        ]
+        for result in results
+    ]
+    return _table(["epilogue", "M×N×K", "ms without", "ms with", "cost"], rows)
+
+
+def _pipeline(stored: dict[str, Any]) -> str:
+    results = _results(stored, "pipeline")
+    by = {result["tile"]: result for result in results}
+    tile = ladder.find("cp_async").default_tile
+    depths = sorted({(result["bk"], result["stages"]) for result in results})
+    stages = sorted({stage for _, stage in depths})
+    rows = []
+    for bk in sorted({bk for bk, _ in depths}):
+        row = [f"BK = {bk}", f"{(tile.bm + tile.bn) * bk * 4 // 1024} KB a stage"]
+        for stage in stages:
+            result = next(r for r in by.values() if (r["bk"], r["stages"]) == (bk, stage))
+            row.append(f"{result['vs_baseline']:.2f}")
+        rows.append(row)
+    return _table(["", "shared memory", *[f"S = {stage}" for stage in stages]], rows)
+
+
+def _boundary(stored: dict[str, Any]) -> str:
+    rows = []
+    for group in ("ragged", "edges", "fusion"):
+        for result in _results(stored, group):
+            candidate = result.get("candidate", "rung 6")
+            rows.append(
+                [
+                    f"{result['m']}×{result['n']}×{result['k']}",
+                    f"{candidate} against {result['baseline']}",
+                    f"{result['seconds'] * 1e3:.3g}",
+                    f"{result['baseline_seconds'] * 1e3:.3g}",
+                    f"{result['vs_baseline']:.2f}",
+                ]
+            )
+    return _table(["M×N×K", "what", "ms", "baseline ms", "times as fast"], rows)
+
+
+def _host_time(stored: dict[str, Any]) -> str:
+    results = _results(stored, "host time")
+    names = {
+        "launch": "the kernel's launch alone, prepared",
+        "plan": "`p = plan(…)`, then `p(a, b, c)`",
+        "sgemm": "`sgemm(a, b, c)`",
+        "torch.mm": "`torch.mm(a, b, out=c)`",
+    }
+    rows = [
+        [names[result["call"]], f"{result['seconds_per_call'] * 1e6:.1f}", f"{result['vs_baseline']:.2f}"]
+        for result in results
+    ]
+    return _table(["call with PyTorch tensors", "µs of host time", "times as fast as `torch.mm`"], rows, texts=1)
+
+
+def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
+    machine = stored["machine_info"]
+    packages = machine["packages"]
+    named = ["numba", "numba-cuda", "nvidia-nvjitlink", "nvidia-cuda-nvrtc", "nvidia-cublas"]
+    versions = ", ".join(f"{name} {packages[name]}" for name in named if name in packages)
+    return (
+        f"{machine['gpu']}, driver for CUDA {machine['cuda_driver']}, {stored['datetime'][:10]}; {versions}. "
+        f"Medians of {results[0]['rounds']} rounds with a cold L2; each round runs a version and cuBLAS in turn, and "
+        "the ratio is of their medians in the same rounds."
+    )
+
+
+NOT_MEASURED = "Not measured yet.\n"
+#: Sections of the README by the name in their marker.
+SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "ladder": _ladder,
+    "pipeline": _pipeline,
+    "boundary": _boundary,
+    "host time": _host_time,
+    "suite": _suite,
+    "choices": _choices,
+    "detours": _detours,
+    "epilogues": _epilogues,
+}
+#: Sections that may be absent as long as nothing was measured for them.
+OPTIONAL = ("suite", "detours", "epilogues")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Reading machine code, and tracing the accesses of the kernels' own source."""

@@ -1,0 +1,341 @@
+"""Compile a kernel to machine code for any architecture, without a GPU.
+
+The steps are those that Numba takes when a kernel is first launched: Numba compiles Python to LTO-IR, and
+nvJitLink links and optimises that, together with foreign device functions, to machine code. The result is
+therefore what would run, including the registers and spills that the assembler (ptxas) reports.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
+from cuda.pathfinder import find_nvidia_binary_utility
+from numba import cuda
+
+import numba_gemm
+from numba_gemm.analysis.code import code_cache
+from numba_gemm.compiler.disk_cache import fingerprint, fingerprint_of
+from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.device.async_copy import foreign_source
+from numba_gemm.kernels.variant import Variant
+from numba_gemm.ladder import Version
+from numba_gemm.tile import Tile
+
+ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+# From compute capability 9.0 every block's static shared memory starts with 1 KB that belongs to the system.
+_RESERVED_SHARED_BYTES = 1024
+
+_PACKAGE = Path(numba_gemm.__file__).parent
+
+
+@dataclass(frozen=True)
+class MachineCode:
+    """A kernel compiled for one architecture.
+
+    Attributes:
+        arch: the architecture as asked for, such as "sm_90".
+        name: the mangled name of the kernel in the machine code.
+        registers: 32-bit registers per thread, as final in the machine code.
+        spill_store_bytes: bytes per thread that register spills store to local memory.
+        spill_load_bytes: bytes per thread that register spills load from local memory.
+        local_bytes: bytes per thread of the kernel's stack frame in local memory: spills, and arrays that
+            found no place in registers. Frames of functions that it calls are not included.
+        shared_bytes: bytes of static shared memory per block that the kernel declares.
+        sass: disassembly of the kernel; functions that it calls are not included.
+        cubin: the machine code as an ELF image, as the driver loads it.
+
+    """
+
+    arch: str
+    name: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    local_bytes: int
+    shared_bytes: int
+    sass: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+
+
+def compile_version(
+    version: Version, arch: str, tile: Tile | None = None, variant: Variant | None = None
+) -> MachineCode:
+    """A version's kernel as `compile_kernel` compiles it, or as it is kept on disk from an earlier time.
+
+    The disassembly names the lines of source files, unless the version links a `.cu` file.
+
+    Args:
+        version: an entry of `VERSIONS`.
+        arch: one of `ARCHITECTURES`.
+        tile: the tile to compile for instead of the version's default.
+        variant: for a version that takes variants, the one to compile; by default for whole row-major matrices.
+
+    Raises:
+        ValueError: for an unknown architecture.
+        RuntimeError: like `compile_kernel`.
+
+    """
+    _require_compiler()
+    tile = tile or version.default_tile
+    foreign = [foreign_source(name) for name in version.foreign_files]
+    lineinfo = not any(path.suffix == ".cu" for path in foreign)
+    kernel = version.make_kernel(tile, variant)
+    entry = code_cache.key(
+        (version.name, tile, variant or Variant()),
+        (kernel.py_func.__module__, str(version.signature), sorted(kernel.targetoptions.items())),
+        arch,
+        # Paths of source files are part of the result.
+        (str(_PACKAGE), *_sources(), fingerprint_of(foreign)),
+    )
+    kept = code_cache.load(entry)
+    if kept is not None:
+        return _from_record(kept)
+    code = compile_kernel(kernel, version.signature, arch, foreign, lineinfo)
+    code_cache.store(entry, _to_record(code))
+    return code
+
+
+@cache
+def _sources() -> tuple[str, str]:
+    """Fingerprints of what kernels are made of, and of how they are compiled, described and kept."""
+    return fingerprint(), fingerprint_of([Path(__file__), Path(code_cache.__file__)])
+
+
+_sources()  # now: a file that is edited later is another one than was imported
+
+
+def _to_record(code: MachineCode) -> dict[str, Any]:
+    """As JSON has it."""
+    return {**asdict(code), "cubin": base64.b64encode(code.cubin).decode()}
+
+
+def _from_record(record: dict[str, Any]) -> MachineCode:
+    return MachineCode(**{**record, "cubin": base64.b64decode(record["cubin"])})
+
+
+def compile_kernel(
+    kernel: Any, signature: Any, arch: str, foreign: Sequence[str | Path] = (), lineinfo: bool | None = None
+) -> MachineCode:
+    """Compile `kernel` for `arch` as Numba would on such a GPU; needs neither a GPU nor a driver.
+
+    Args:
+        kernel: what `@cuda.jit(...)` returned. Its launch bounds, register limit, line information, fast-math
+            and optimisation options are honoured.
+        signature: a Numba signature that returns void: `types.void(float32[:, ::1], ...)`.
+        arch: one of `ARCHITECTURES`.
+        foreign: paths of the `.cu` and `.ptx` files that hold the device functions which the kernel calls by
+            `cuda.declare_device(..., abi="c")`. A `.cu` file takes part in link-time optimisation, so that
+            its functions can be inlined; those of a `.ptx` file are always called.
+        lineinfo: whether the disassembly names lines of source files, instead of as `kernel` says. The
+            instructions stay the same. Not together with a `.cu` file: its line information is of another version
+            than Numba's, and the linker refuses the two.
+
+    Device functions that the kernel calls are typed once per process: their Numba IR, not their machine code,
+    is shared by all architectures. Do not launch kernels from another thread at the same time.
+
+    Raises:
+        ValueError: for an unknown architecture or a foreign file of another kind.
+        RuntimeError: in Numba's simulator, without nvdisasm, or when a tool's output cannot be understood.
+
+    """
+    _require_compiler()
+    capability = _compute_capability(arch)
+    options = dict(kernel.targetoptions)
+    if lineinfo is not None:
+        options["lineinfo"] = lineinfo
+    with _pretend_device(capability):
+        ltoir, _ = cuda.compile(
+            kernel.py_func,
+            signature,
+            device=False,
+            abi="numba",
+            # With the suffix, as at run time: inline PTX may use instructions of sm_90a.
+            cc=(*capability, _suffix(capability)),
+            output="ltoir",
+            debug=options.get("debug"),
+            opt=options.get("opt"),
+            lineinfo=options.get("lineinfo", False),
+            fastmath=options.get("fastmath", False),
+            launch_bounds=options.get("launch_bounds"),
+        )
+    target = arch + _suffix(capability)
+    objects = [ObjectCode.from_ltoir(ltoir), *(_foreign_object(Path(path), target) for path in foreign)]
+    cubin, log = _link(objects, target, options)
+    return _describe(arch, cubin, log, _RESERVED_SHARED_BYTES if capability >= (9, 0) else 0)
+
+
+def disassemble(cubin: bytes) -> str:
+    """All sections of `cubin` as text, by nvdisasm; with lines of source files, where it has line information.
+
+    Raises:
+        RuntimeError: when nvdisasm is missing or fails.
+
+    """
+    nvdisasm = find_nvidia_binary_utility("nvdisasm")
+    if nvdisasm is None:
+        raise RuntimeError(
+            "nvdisasm was not found: install it with `pip install 'numba-gemm[inspect]'` "
+            "(part of the extra `dev`), or install a CUDA toolkit"
+        )
+    # nvdisasm reads files only.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        done = subprocess.run([nvdisasm, "--print-line-info", str(path)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(
+            f"{nvdisasm} failed with exit status {done.returncode} (is it older than the compiler?): "
+            f"{done.stderr.strip()}"
+        )
+    return done.stdout
+
+
+def _require_compiler() -> None:
+    if SIMULATOR:
+        raise RuntimeError(
+            "machine code cannot be compiled in Numba's simulator: unset NUMBA_ENABLE_CUDASIM and start again"
+        )
+
+
+def _compute_capability(arch: str) -> tuple[int, int]:
+    if arch not in ARCHITECTURES:
+        raise ValueError(f"unknown architecture {arch!r}: one of {', '.join(ARCHITECTURES)}")
+    return divmod(int(arch.removeprefix("sm_")), 10)
+
+
+def _suffix(capability: tuple[int, int]) -> str:
+    """Numba compiles for the architecture-specific features where there are any."""
+    return "a" if capability >= (9, 0) else ""
+
+
+@contextmanager
+def _pretend_device(capability: tuple[int, int]) -> Iterator[None]:
+    """Let Numba see a device of this compute capability.
+
+    `cuda.compile` takes the capability as an argument, but the device functions that a kernel calls are
+    compiled by their dispatchers, and those ask the current device, which would start the driver.
+    """
+    # The simulator has no such module, and this one has to import there too.
+    from numba.cuda import dispatcher
+
+    get_current_device = dispatcher.get_current_device
+    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
+    try:
+        yield
+    finally:
+        dispatcher.get_current_device = get_current_device
+
+
+def _foreign_object(path: Path, target: str) -> ObjectCode:
+    if path.suffix == ".ptx":
+        return ObjectCode.from_ptx(path.read_bytes(), name=path.name)
+    if path.suffix != ".cu":
+        raise ValueError(f"cannot link {path}: a foreign file is .cu or .ptx, not {path.suffix or 'without suffix'}")
+    options = ProgramOptions(
+        arch=target,
+        name=path.name,
+        # Without this NVRTC drops device functions that no kernel in the file calls: all of them.
+        relocatable_device_code=True,
+        link_time_optimization=True,
+    )
+    return Program(path.read_text(encoding="utf-8"), "c++", options).compile("ltoir")
+
+
+def _link(objects: Sequence[ObjectCode], target: str, options: dict[str, Any]) -> tuple[bytes, str]:
+    """The linked machine code, and what ptxas says about it."""
+    linker_options = LinkerOptions(
+        arch=target,
+        link_time_optimization=True,
+        max_register_count=options.get("max_registers") or None,
+        lineinfo=options.get("lineinfo", False),
+        ptxas_options=["-v"],
+        # What nvJitLink takes from its cache, ptxas has not seen, and says nothing about.
+        no_cache=True,
+    )
+    linker = Linker(*objects, options=linker_options)
+    try:
+        code = linker.link("cubin").code
+        return bytes(code), linker.get_info_log()
+    finally:
+        linker.close()
+
+
+def _describe(arch: str, cubin: bytes, log: str, reserved_shared: int) -> MachineCode:
+    name = _entry_name(log)
+    frame = _search(
+        rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes stack frame, "
+        r"(\d+) bytes spill stores, (\d+) bytes spill loads",
+        log,
+        "the log of ptxas",
+    )
+    local, stores, loads = map(int, frame.groups())
+    sections = _sections(disassemble(cubin))
+    return MachineCode(
+        arch=arch,
+        name=name,
+        registers=_registers(sections, name),
+        spill_store_bytes=stores,
+        spill_load_bytes=loads,
+        local_bytes=local,
+        shared_bytes=_shared_bytes(sections, name, reserved_shared),
+        sass=_section(sections, f".text.{name}"),
+        cubin=cubin,
+    )
+
+
+def _search(pattern: str, text: str, what: str) -> re.Match[str]:
+    found = re.search(pattern, text)
+    if found is None:
+        raise RuntimeError(f"{what} is not as expected, nothing matches {pattern!r} in:\n{text}")
+    return found
+
+
+def _entry_name(log: str) -> str:
+    names: list[str] = re.findall(r"Compiling entry function '([^']+)' for", log)
+    if len(names) != 1:
+        raise RuntimeError(f"expected one kernel in the log of ptxas, found {len(names)} in:\n{log}")
+    return names[0]
+
+
+def _sections(disassembly: str) -> dict[str, str]:
+    """Text of every ELF section by its name."""
+    headed = re.split(r"^//-{5,} (\S+).*$", disassembly, flags=re.MULTILINE)
+    return dict(zip(headed[1::2], headed[2::2], strict=True))
+
+
+def _section(sections: dict[str, str], name: str) -> str:
+    if name not in sections:
+        raise RuntimeError(f"no section {name} in the disassembly, only: {', '.join(sections)}")
+    return sections[name]
+
+
+def _registers(sections: dict[str, str], name: str) -> int:
+    """Registers per thread of the linked kernel.
+
+    The log of ptxas has a figure too, but from before the link: a called function of a `.ptx` file that needs
+    more registers than its caller raises the kernel's count, and ptxas has not seen it.
+    """
+    for attribute in _section(sections, ".nv.info").split("//-----"):
+        if "EIATTR_REGCOUNT" in attribute and f"index@({name})" in attribute:
+            return int(_search(r"index@.*\n.*\.word\s+(0x[0-9a-f]+)", attribute, "EIATTR_REGCOUNT")[1], 16)
+    raise RuntimeError(f"no register count (EIATTR_REGCOUNT) of {name} in the machine code")
+
+
+def _shared_bytes(sections: dict[str, str], name: str, reserved: int) -> int:
+    """Static shared memory per block; the log of ptxas omits it where a `.ptx` file is linked."""
+    section = sections.get(f".nv.shared.{name}")
+    size = re.search(r"\.zero\s+(\d+)", section or "")
+    # Dynamic shared memory alone has an empty section, or none, or just what the system reserves.
+    return int(size[1]) - reserved if size else 0

@@ -1,0 +1,1 @@
+"""What users call: `sgemm`, `plan`, `gemv`, `padded`. Arguments are checked here, before anything is launched."""

@@ -1,0 +1,275 @@
+"""What a caller asked for, checked: every error of the contract comes from here, before anything is launched."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import numbers
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from numba_gemm import ladder
+from numba_gemm.auto.choose import choose
+from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.device.activation import ACTIVATIONS
+from numba_gemm.device.epilogue import Epilogue, snapshot
+from numba_gemm.driver import cuda_api, multiply
+from numba_gemm.driver.operands import overlap, overlaps_itself
+from numba_gemm.ladder import Version
+from numba_gemm.problem import Operand, arrange
+from numba_gemm.tile import Tile
+
+
+def scalar(name: str, value: Any) -> float:
+    """An alpha or beta as the float32 value that the kernel gets.
+
+    Raises:
+        TypeError: if it is no real Python or NumPy scalar.
+    """
+    if type(value) is float and value in (0.0, 1.0):
+        return value
+    if not isinstance(value, numbers.Real | np.bool_):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be a real scalar")
+    try:
+        wide = float(value)
+    except OverflowError:  # an int beyond float64
+        wide = math.copysign(math.inf, value)
+    return ctypes.c_float(wide).value  # as NumPy rounds, in a tenth of the time
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raises TypeError unless the value is True or False."""
+    if value is not True and value is not False and not isinstance(value, np.bool_):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be True or False")
+
+
+def check_extent(name: str, value: Any) -> None:
+    """Raises TypeError or ValueError unless it is an int ≥ 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be an int")
+    if value < 0:
+        raise ValueError(f"{name} is {value}; it must be at least 0")
+
+
+def check_tile_type(tile: Any) -> None:
+    """Raises TypeError unless it is a Tile or None."""
+    if tile is not None and not isinstance(tile, Tile):
+        raise TypeError(f"tile is {tile!r}, of type {type(tile).__name__}; it must be a numba_gemm.Tile")
+
+
+def epilogue_of(bias: bool, activation: Any, function: Any) -> Epilogue:
+    """The epilogue to compile.
+
+    Raises:
+        ValueError: for an unknown activation.
+        TypeError: for a function that is not callable, takes other arguments, or holds what a kernel cannot.
+    """
+    if activation is not None and (not isinstance(activation, str) or activation not in ACTIVATIONS):
+        raise ValueError(f"unknown activation {activation!r}; there are None, {', '.join(map(repr, ACTIVATIONS))}")
+    if function is None:
+        return _plain_epilogue(bias, activation)
+    if not callable(function):
+        raise TypeError(
+            f"epilogue is {function!r}, of type {type(function).__name__}; it must be a Python function f(x) "
+            "or f(x, row, col)"
+        )
+    return Epilogue(bias, activation, *snapshot(function))
+
+
+@cache
+def _plain_epilogue(bias: bool, activation: str | None) -> Epilogue:
+    return Epilogue(bias, activation)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """M, N, K and the batch; `batch` is None for plain matrices."""
+
+    m: int
+    n: int
+    k: int
+    batch: int | None
+
+    def of_a(self, transposed: bool) -> tuple[int, int]:
+        """Of one matrix A, as it lies if op(A) = Aᵀ is asked for."""
+        return (self.k, self.m) if transposed else (self.m, self.k)
+
+    def of_b(self, transposed: bool) -> tuple[int, int]:
+        return (self.n, self.k) if transposed else (self.k, self.n)
+
+    @property
+    def of_c(self) -> tuple[int, ...]:
+        return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)
+
+
+def shape_of(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> Shape:
+    """The product's shape.
+
+    Raises:
+        ValueError: if the operands have another number of dimensions or do not fit.
+    """
+    for operand in (a, b):
+        if len(operand.shape) not in (2, 3):
+            raise ValueError(
+                f"{operand.name} has shape {operand.shape}; a matrix has two dimensions, a batch of matrices three"
+            )
+    m, k = reversed(a.shape[-2:]) if trans_a else a.shape[-2:]
+    k_of_b, n = reversed(b.shape[-2:]) if trans_b else b.shape[-2:]
+    if k != k_of_b:
+        raise ValueError(
+            f"the inner dimensions differ: a{'ᵀ' if trans_a else ''} is {m} × {k} and "
+            f"b{'ᵀ' if trans_b else ''} is {k_of_b} × {n}"
+        )
+    batches = {operand.shape[0] for operand in (a, b) if len(operand.shape) == 3}
+    if len(batches - {1}) > 1:
+        raise ValueError(
+            f"the batches differ: a has shape {a.shape} and b {b.shape}; they have to be equal, "
+            "or one of them 1 or absent"
+        )
+    return Shape(m, n, k, max(batches - {1}, default=1) if batches else None)
+
+
+def choice(
+    requested: Version | None,
+    tile: Tile | None,
+    device: int,
+    operands: tuple[Operand, Operand, Operand],
+    trans_a: bool,
+    trans_b: bool,
+) -> Choice:
+    """The version that was requested, or what `"auto"` stands for (None), and its tile.
+
+    Raises:
+        RuntimeError: for a device that no version runs on.
+    """
+    if requested is not None:
+        return Choice(requested, tile or requested.default_tile)
+    a, b, c = operands
+    arrangement = arrange(shared_matrix(a), shared_matrix(b), c, trans_a=trans_a, trans_b=trans_b)
+    return choose(device, Key.of(arrangement), tile)
+
+
+def arguments_given(*, alpha: float = 1.0, beta: float = 0.0, batch: int | None = None, **others: bool) -> set[str]:
+    """The names of arguments, as in `ladder.CAPABILITIES`, that ask for more than C = A·B."""
+    given = {"alpha": alpha != 1, "beta": beta != 0, "3-D operands": batch is not None, **others}
+    return {name for name, asked in given.items() if asked}
+
+
+def check_output(c: Operand, a: Operand, b: Operand, shape: Shape) -> None:
+    """Raises ValueError if the product cannot be written to c."""
+    if c.shape != shape.of_c:
+        raise ValueError(f"c has shape {c.shape}; a of {a.shape} times b of {b.shape} is {shape.of_c}")
+    check_writable(c)
+    for operand in (a, b):
+        check_disjoint(c, operand)
+
+
+def check_writable(c: Operand) -> None:
+    """Raises ValueError if c is read-only, or two of its elements are one."""
+    if c.read_only:
+        raise ValueError("c is read-only; the result cannot be written to it: pass a writable array")
+    if overlaps_itself(c):
+        raise ValueError(
+            f"c of shape {c.shape} with strides of {c.strides} elements overlaps itself: several of its elements are "
+            "one place in memory; pass an array of its own"
+        )
+
+
+def check_disjoint(c: Operand, operand: Operand) -> None:
+    """Raises ValueError if c shares an element with an operand."""
+    if overlap(c, operand):
+        raise ValueError(
+            f"c (from {c.pointer:#x}) overlaps {operand.name} (from {operand.pointer:#x}), which is read while c "
+            "is written; pass an array of its own"
+        )
+
+
+def check_bias(bias: Operand, n: int, c: Operand) -> None:
+    """Raises ValueError unless it is N numbers with a positive stride, apart from c."""
+    if bias.shape != (n,):
+        raise ValueError(f"bias has shape {bias.shape}; it must be ({n},), one number a column of c")
+    if n > 1 and bias.strides[0] < 1:
+        raise ValueError(
+            f"bias has a stride of {bias.strides[0]} elements; it must be positive: make it contiguous first"
+        )
+    check_disjoint(c, bias)
+
+
+def common_device(operands: list[Operand]) -> int:
+    """The device of all operands; the current one if none has memory.
+
+    Raises:
+        ValueError: if they are on different devices.
+    """
+    found = {operand.device: operand.name for operand in operands if operand.device is not None}
+    if len(found) > 1:
+        places = ", ".join(
+            f"{operand.name} on device {operand.device}" for operand in operands if operand.device is not None
+        )
+        raise ValueError(f"operands are on different devices ({places}); copy them to one")
+    return next(iter(found)) if found else cuda_api.current_device()
+
+
+def check_capabilities(version: Version, arguments: set[str]) -> None:
+    """Raises ValueError if the version cannot do what an argument asks, naming those that can."""
+    for capability, names in ladder.CAPABILITIES.items():
+        asked = [name for name in names if name in arguments]
+        if asked and capability not in version.capabilities:
+            able = [f"version {found}" for found in ladder.with_capability(capability)]
+            raise ValueError(
+                f"version {version} computes C = A·B only; {', '.join(asked)} "
+                f"{'needs' if len(asked) == 1 else 'need'} the capability {capability!r}, "
+                f"which {', '.join(able) + (' has' if len(able) == 1 else ' have') if able else 'no version has yet'}"
+            )
+
+
+def checked_tile(version: Version, tile: Tile | None, device: int) -> Tile:
+    """The tile to use.
+
+    Raises:
+        RuntimeError: if the device is below the version's compute capability.
+        ValueError: if the version or the device cannot use the tile.
+    """
+    capability = cuda_api.compute_capability(device)
+    if capability < version.min_cc:
+        raise RuntimeError(
+            f"version {version} needs compute capability {'.'.join(map(str, version.min_cc))}; device {device} has "
+            f"{'.'.join(map(str, capability))}"
+        )
+    if tile is None:
+        return version.default_tile
+    version.check(tile)
+    if version.dynamic_shared:
+        tile.require_dynamic_shared(capability)
+    return tile
+
+
+def check_whole(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand) -> None:
+    """Raise ValueError for what `pad=True` would copy."""
+    if version.takes_variants:
+        return
+    k_major = version.a_k_major
+    for operand, multiples, column_major in (
+        (a, (tile.bm, tile.bk), k_major),
+        (b, (tile.bk, tile.bn), False),
+        (c, (tile.bm, tile.bn), False),
+    ):
+        if not multiply.takes_as_is(version, operand, multiples, column_major=column_major):
+            raise ValueError(
+                f"version {version} with tile {tile} takes row-major contiguous operands"
+                + (" (but a column-major)" if k_major else "")
+                + (f" with M, N, K multiples of {tile.bm}, {tile.bn}, {tile.bk}" if version.needs_whole_tiles else "")
+                + (f", at addresses that are multiples of {version.alignment}" if version.alignment > 4 else "")
+                + f"; {operand.name} has shape {operand.shape}, strides {operand.strides} and starts at "
+                f"{operand.pointer:#x}. With pad=True it is copied into that form"
+            )
+
+
+def shared_matrix(operand: Operand) -> Operand:
+    """A batch of one is a matrix that the whole batch shares, like a 2-D operand."""
+    if len(operand.shape) == 3 and operand.shape[0] == 1:
+        return operand._replace(shape=operand.shape[1:], strides=operand.strides[1:])
+    return operand

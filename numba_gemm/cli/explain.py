@@ -1,0 +1,16 @@
+"""`numba-gemm explain`: the model of a version on a shape."""
+
+from __future__ import annotations
+
+import numba_gemm
+from numba_gemm.analysis.models.explain import Explanation
+
+
+def explain(version: str, m: int, n: int, k: int, device: str | None, detail: bool) -> Explanation:
+    """As `numba_gemm.explain`, with the version as it is written on the command line.
+
+    Raises:
+        ValueError, RuntimeError: like `numba_gemm.explain`.
+    """
+    chosen = int(version) if version.isdecimal() else version
+    return numba_gemm.explain(chosen, m, n, k, device, detail=detail)

@@ -1,1 +1,0 @@
-"""What verbs of the command line do, where that is more than a call: `cli` parses and calls."""
