@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from numba_gemm.kernels import signatures
-from numba_gemm.kernels.detours import ex8_warp_tiled, thread_tile, untransposed
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels import (
+    skinny,
+    split_k,
+    split_k_atomic,
+    v1_naive,
+    v2_shared,
+    v3_register,
+    v4_vectorized,
+    v5_cp_async,
+    v6_boundary,
+    v7_warp_tiled,
+    v8_stream_k,
+)
+from numba_gemm.kernels.detours import (
+    cp_async_b,
+    cp_async_intrinsic,
+    cp_async_k_major,
+    cp_async_ptx,
+    ex7_along_k,
+    ex8_warp_tiled,
+    naive_rows,
+    naive_square,
+    padded_columns,
+    padded_rows,
+    register_prefetch,
+    split_columns,
+    swizzled,
+    thread_tile,
+    through_shared,
+    untransposed,
+)
+from numba_gemm.kernels.interface import CAPABILITIES, WITH_WORKSPACE, Launches, Structure, Traits, Variant
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
-#: What a version may be able to do beyond C = A·B on whole tiles, and the arguments that ask for it.
-CAPABILITIES: dict[str, tuple[str, ...]] = {
-    "scale": ("alpha", "beta"),
-    "transpose": ("trans_a", "trans_b"),
-    "epilogue": ("bias", "activation", "epilogue"),
-    "batch": ("3-D operands",),
-    "edges": (),
-}
+__all__ = ["CAPABILITIES", "RUNGS", "VERSIONS", "Version", "find", "with_capability"]
 
 
 @dataclass(frozen=True)
@@ -32,324 +53,143 @@ class Version:
     name: str
     #: What it teaches, in one line.
     summary: str
-    capabilities: frozenset[str]
-    #: Least compute capability, (major, minor).
-    min_cc: tuple[int, int]
+    #: Where the kernel is, with what `kernels.interface` asks of a module.
+    module: ModuleType
     default_tile: Tile
     #: A tile of few threads that still exercises every line, for the simulator.
     small_tile: Tile
-    #: Operand addresses have to be multiples of this many bytes.
-    alignment: int
-    #: The module in `numba_gemm.kernels` that holds it.
-    module_name: str
-    #: Files of `ptx/` that are linked into it; such a kernel cannot be cached on disk.
-    foreign_files: tuple[str, ...] = ()
-    #: Whether shared memory is dynamic, so that a tile may pass 48 KB.
-    dynamic_shared: bool = False
-    #: Whether the kernel is made for a `Variant`: any layout, edges, epilogues.
-    takes_variants: bool = False
-    #: Whether the kernel reads A column-major, all m of a k side by side, instead of row-major.
-    a_k_major: bool = False
-    #: Whether its blocks exchange partial sums: the module's `workspace` says how much memory a launch needs.
-    has_workspace: bool = False
-    #: Whether its blocks leave parts of outputs in the workspace, as many as the module's `parts_of` says, for
-    #: the kernel in `kernels.reduce` to add up.
-    has_parts: bool = False
-    #: Whether it adds to C, which therefore has to be zero before.
-    adds_to_c: bool = False
-    #: Whether it takes the smaller of M and N as its rows, few of which it computes at once.
-    few_rows: bool = False
 
     def __str__(self) -> str:
         return self.name if self.number is None else f"{self.number} ({self.name})"
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
-    def module(self) -> ModuleType:
-        return importlib.import_module(f"numba_gemm.kernels.{self.module_name}")
+    def traits(self) -> Traits:
+        """What the kernel can do, and what it needs."""
+        traits: Traits = self.module.TRAITS
+        return traits
+
+    @property
+    def structure(self) -> Structure:
+        """How the kernel does its work, for the models."""
+        structure: Structure = self.module.STRUCTURE
+        return structure
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the kernel can do beyond C = A·B on whole tiles: names of `CAPABILITIES`."""
+        return self.traits.capabilities
+
+    @property
+    def min_cc(self) -> tuple[int, int]:
+        """Least compute capability, (major, minor)."""
+        return self.traits.min_cc
+
+    @property
+    def takes_everything(self) -> bool:
+        """Whether it does all that the contract of `sgemm` has, on operands as they are."""
+        return self.traits.takes_variants and self.capabilities.issuperset(CAPABILITIES)
+
+    @property
+    def needs_whole_tiles(self) -> bool:
+        """Whether M, N and K have to be multiples of the tile's sizes."""
+        return "edges" not in self.capabilities
+
+    @property
+    def has_workspace(self) -> bool:
+        """Whether its blocks may exchange partial sums."""
+        return self.signature is WITH_WORKSPACE
+
+    @property
+    def signature(self) -> Any:
+        """The Numba types of the kernel's arguments."""
+        return self.module.SIGNATURE
 
     def check(self, tile: Tile) -> None:
         """Raises ValueError, with the constraint and the numbers, for a tile this kernel cannot use."""
-        if tile.through_shared and not getattr(self.module, "TAKES_THROUGH_SHARED", False):
-            raise ValueError(f"{tile}: version {self} stores its outputs directly; through_shared is for rung 6")
         self.module.check(tile)
 
-    def launch_config(
-        self, tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int
-    ) -> LaunchConfig:
-        """The grid for a version that takes variants; one with a workspace also asks how large the device is."""
-        config: LaunchConfig = (
-            self.module.launch_config(tile, variant, m, n, k, batch, multiprocessors)
-            if self.has_workspace
-            else self.module.launch_config(tile, variant, m, n, batch)
-        )
-        return config
+    def shared_bytes(self, tile: Tile, variant: Variant) -> int:
+        """Bytes of dynamic shared memory per block, which depend on no sizes of the matrices."""
+        launches = self.launches(tile, variant, Problem.contiguous(tile.bm, tile.bn, tile.bk), 1)
+        return launches.main.config.shared_bytes
+
+    def launches(self, tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+        """What it launches for a problem, in order, and the workspace that this needs."""
+        launches: Launches = self.module.steps(tile, variant, problem, multiprocessors)
+        return launches
+
+    def oriented(self, problem: Problem) -> Problem:
+        """The problem as the kernel computes it: as it is, or its transpose."""
+        if not self.traits.takes_variants:
+            return problem
+        return problem.with_few_rows() if self.traits.few_rows else problem.by_rows_of_c()
 
     def make_kernel(self, tile: Tile, variant: Variant | None = None) -> Any:
         """The kernel for a tile, as made by `cuda.jit`; the same object each time.
 
         A version that takes variants is made for one: by default for whole row-major matrices.
         """
-        return (
-            self.module.make_kernel(tile, variant or Variant())
-            if self.takes_variants
-            else self.module.make_kernel(tile)
-        )
-
-    @property
-    def signature(self) -> Any:
-        """The Numba types of the kernel's arguments."""
-        if self.has_workspace:
-            return signatures.WITH_WORKSPACE
-        return signatures.GENERAL if self.takes_variants else signatures.PLAIN
-
-    @property
-    def takes_everything(self) -> bool:
-        """Whether it does all that the contract of `sgemm` has, on operands as they are."""
-        return self.takes_variants and self.capabilities.issuperset(CAPABILITIES)
-
-    @property
-    def needs_whole_tiles(self) -> bool:
-        return "edges" not in self.capabilities
+        if self.traits.takes_variants:
+            return self.module.make_kernel(tile, variant or Variant())
+        return self.module.make_kernel(tile)
 
 
 def _version(
     number: int | None,
     name: str,
     summary: str,
-    *,
-    module_name: str,
-    capabilities: Iterable[str] = (),
-    min_cc: tuple[int, int] = (5, 0),
-    alignment: int = 4,
-    foreign_files: tuple[str, ...] = (),
-    dynamic_shared: bool = False,
-    takes_variants: bool = False,
-    few_rows: bool = False,
-    a_k_major: bool = False,
+    module: ModuleType,
     default_tile: Tile | None = None,
     small_tile: Tile | None = None,
 ) -> Version:
     """A line of the table. Two names may share a module and differ in their tiles, which are the module's if absent."""
-    module = importlib.import_module(f"numba_gemm.kernels.{module_name}")
-    return Version(
-        number=number,
-        name=name,
-        summary=summary,
-        capabilities=frozenset(capabilities),
-        min_cc=min_cc,
-        default_tile=default_tile or module.DEFAULT_TILE,
-        small_tile=small_tile or module.SMALL_TILE,
-        alignment=alignment,
-        module_name=module_name,
-        foreign_files=foreign_files,
-        dynamic_shared=dynamic_shared,
-        takes_variants=takes_variants,
-        has_workspace=hasattr(module, "workspace"),
-        has_parts=getattr(module, "LEAVES_PARTS", False),
-        adds_to_c=getattr(module, "ADDS_TO_C", False),
-        few_rows=few_rows,
-        a_k_major=a_k_major,
-    )
+    return Version(number, name, summary, module, default_tile or module.DEFAULT_TILE, small_tile or module.SMALL_TILE)
 
 
 #: For names whose module has a small tile that takes its rung's time in the simulator.
 _TINY_SQUARE = Tile(bm=4, bn=4, bk=4)
-#: cp.async exists from compute capability 8.0 on.
-_AMPERE = (8, 0)
+_EX5, _SMALL_EX5 = Tile(bm=32, bn=32, bk=32, tm=2, tn=2), Tile(bm=8, bn=8, bk=8, tm=2, tn=2)
 
 VERSIONS: tuple[Version, ...] = (
-    _version(1, "naive", "one thread an output", module_name="v1_naive", capabilities=["edges"]),
-    _version(2, "shared", "tiles in shared memory", module_name="v2_shared"),
-    _version(3, "register", "8×8 outputs a thread", module_name="v3_register"),
-    _version(4, "vectorized", "16-byte accesses", module_name="v4_vectorized", alignment=16),
-    _version(
-        5,
-        "cp_async",
-        "cp.async ring, from ptx/",
-        module_name="v5_cp_async",
-        min_cc=_AMPERE,
-        alignment=16,
-        foreign_files=("cp_async.cu",),
-        dynamic_shared=True,
-    ),
-    _version(
-        6,
-        "boundary",
-        "any shape and layout, epilogues",
-        module_name="v6_boundary",
-        capabilities=CAPABILITIES,
-        min_cc=_AMPERE,
-        dynamic_shared=True,
-        takes_variants=True,
-    ),
-    _version(
-        7,
-        "warp_tiled",
-        "warp tiles, fragments in pairs",
-        module_name="v7_warp_tiled",
-        capabilities=CAPABILITIES,
-        min_cc=_AMPERE,
-        dynamic_shared=True,
-        takes_variants=True,
-    ),
-    _version(
-        8,
-        "stream_k",
-        "equal shares for all SMs",
-        module_name="v8_stream_k",
-        capabilities=CAPABILITIES,
-        min_cc=_AMPERE,
-        dynamic_shared=True,
-        takes_variants=True,
-    ),
-    _version(
-        None,
-        "skinny",
-        "few rows, bound by memory; GEMV",
-        module_name="skinny",
-        capabilities=CAPABILITIES,
-        min_cc=_AMPERE,
-        takes_variants=True,
-        few_rows=True,
-    ),
-    _version(
-        None,
-        "split_k",
-        "rung 7, several blocks a tile",
-        module_name="split_k",
-        capabilities=CAPABILITIES,
-        min_cc=_AMPERE,
-        dynamic_shared=True,
-        takes_variants=True,
-    ),
-    _version(
-        None,
-        "split_k_atomic",
-        "split_k, added by atomics",
-        module_name="split_k_atomic",
-        capabilities=["transpose", "edges"],
-        min_cc=_AMPERE,
-        dynamic_shared=True,
-        takes_variants=True,
-    ),
-    _version(
-        None,
-        "cp_async_ptx",
-        "rung 5 calling linked PTX",
-        module_name="detours.cp_async_ptx",
-        min_cc=_AMPERE,
-        alignment=16,
-        foreign_files=("cp_async.ptx",),
-        dynamic_shared=True,
-    ),
-    _version(
-        None,
-        "cp_async_intrinsic",
-        "rung 5, PTX emitted inline",
-        module_name="detours.cp_async_intrinsic",
-        min_cc=_AMPERE,
-        alignment=16,
-        dynamic_shared=True,
-    ),
-    _version(
-        None,
-        "naive_rows",
-        "rung 1, warps along rows",
-        module_name="detours.naive_rows",
-        capabilities=["edges"],
-    ),
-    _version(
-        None,
-        "naive_16",
-        "rung 1, blocks of 16 × 16",
-        module_name="detours.naive_square",
-        capabilities=["edges"],
-    ),
-    _version(
-        None,
-        "thread_tile_4",
-        "4×4 a thread, nothing shared",
-        module_name="detours.thread_tile",
-        capabilities=["edges"],
-        default_tile=thread_tile.TILE_4X4,
-    ),
-    _version(
-        None,
-        "thread_tile",
-        "8×8 a thread, nothing shared",
-        module_name="detours.thread_tile",
-        capabilities=["edges"],
-    ),
-    _version(None, "padded_rows", "rung 3, As[BM][BK+1]", module_name="detours.padded_rows"),
-    _version(None, "untransposed", "rung 4, As[BM][BK]", module_name="detours.untransposed", alignment=16),
-    _version(None, "padded_columns", "rung 4, As[BK][BM+4]", module_name="detours.padded_columns", alignment=16),
-    _version(
-        None, "split_columns", "rung 4, columns in groups of 4", module_name="detours.split_columns", alignment=16
-    ),
-    _version(None, "swizzled", "rung 4, Bs swizzled by XOR", module_name="detours.swizzled", alignment=16),
-    _version(
-        None,
-        "register_prefetch",
-        "rung 4, next tile in registers",
-        module_name="detours.register_prefetch",
-        alignment=16,
-    ),
-    _version(
-        None,
-        "cp_async_b",
-        "rung 5, A through registers",
-        module_name="detours.cp_async_b",
-        min_cc=_AMPERE,
-        alignment=16,
-        dynamic_shared=True,
-    ),
-    _version(
-        None,
-        "cp_async_k_major",
-        "rung 5, A given column-major",
-        module_name="detours.cp_async_k_major",
-        min_cc=_AMPERE,
-        alignment=16,
-        dynamic_shared=True,
-        a_k_major=True,
-    ),
+    _version(1, "naive", "one thread an output", v1_naive),
+    _version(2, "shared", "tiles in shared memory", v2_shared),
+    _version(3, "register", "8×8 outputs a thread", v3_register),
+    _version(4, "vectorized", "16-byte accesses", v4_vectorized),
+    _version(5, "cp_async", "cp.async ring, from ptx/", v5_cp_async),
+    _version(6, "boundary", "any shape and layout, epilogues", v6_boundary),
+    _version(7, "warp_tiled", "warp tiles, fragments in pairs", v7_warp_tiled),
+    _version(8, "stream_k", "equal shares for all SMs", v8_stream_k),
+    _version(None, "skinny", "few rows, bound by memory; GEMV", skinny),
+    _version(None, "split_k", "rung 7, several blocks a tile", split_k),
+    _version(None, "split_k_atomic", "split_k, added by atomics", split_k_atomic),
+    _version(None, "through_shared", "rung 6, outputs through As, Bs", through_shared),
+    _version(None, "cp_async_ptx", "rung 5 calling linked PTX", cp_async_ptx),
+    _version(None, "cp_async_intrinsic", "rung 5, PTX emitted inline", cp_async_intrinsic),
+    _version(None, "naive_rows", "rung 1, warps along rows", naive_rows),
+    _version(None, "naive_16", "rung 1, blocks of 16 × 16", naive_square),
+    _version(None, "thread_tile_4", "4×4 a thread, nothing shared", thread_tile, thread_tile.TILE_4X4),
+    _version(None, "thread_tile", "8×8 a thread, nothing shared", thread_tile),
+    _version(None, "padded_rows", "rung 3, As[BM][BK+1]", padded_rows),
+    _version(None, "untransposed", "rung 4, As[BM][BK]", untransposed),
+    _version(None, "padded_columns", "rung 4, As[BK][BM+4]", padded_columns),
+    _version(None, "split_columns", "rung 4, columns in groups of 4", split_columns),
+    _version(None, "swizzled", "rung 4, Bs swizzled by XOR", swizzled),
+    _version(None, "register_prefetch", "rung 4, next tile in registers", register_prefetch),
+    _version(None, "cp_async_b", "rung 5, A through registers", cp_async_b),
+    _version(None, "cp_async_k_major", "rung 5, A given column-major", cp_async_k_major),
     # The ladder for the RTX 5080. Where a step is a kernel that is here already, it names its file, with its own tile.
-    _version(None, "ex3", "naive_16 by another name", module_name="detours.naive_square", capabilities=["edges"]),
+    _version(None, "ex3", "naive_16 by another name", naive_square),
+    _version(None, "ex4_bk16", "rung 2, tiles of 16", v2_shared, Tile(bm=16, bn=16, bk=16), _TINY_SQUARE),
+    _version(None, "ex4_bk32", "rung 2 by another name", v2_shared, None, _TINY_SQUARE),
+    _version(None, "ex5", "rung 3, 2×2 a thread", v3_register, _EX5, _SMALL_EX5),
+    _version(None, "ex6", "As[BM][BK], BK = 64, 4×4", untransposed, untransposed.TILE_EX6),
+    _version(None, "ex7", "4×4, fragments along k", ex7_along_k),
+    _version(None, "ex8", "warp tiles, prefetch", ex8_warp_tiled),
     _version(
-        None,
-        "ex4_bk16",
-        "rung 2, tiles of 16",
-        module_name="v2_shared",
-        default_tile=Tile(bm=16, bn=16, bk=16),
-        small_tile=_TINY_SQUARE,
-    ),
-    _version(None, "ex4_bk32", "rung 2 by another name", module_name="v2_shared", small_tile=_TINY_SQUARE),
-    _version(
-        None,
-        "ex5",
-        "rung 3, 2×2 a thread",
-        module_name="v3_register",
-        default_tile=Tile(bm=32, bn=32, bk=32, tm=2, tn=2),
-        small_tile=Tile(bm=8, bn=8, bk=8, tm=2, tn=2),
-    ),
-    _version(
-        None,
-        "ex6",
-        "As[BM][BK], BK = 64, 4×4",
-        module_name="detours.untransposed",
-        alignment=16,
-        default_tile=untransposed.TILE_EX6,
-    ),
-    _version(None, "ex7", "4×4, fragments along k", module_name="detours.ex7_along_k", alignment=16),
-    _version(None, "ex8", "warp tiles, prefetch", module_name="detours.ex8_warp_tiled", alignment=16),
-    _version(
-        None,
-        "ex9",
-        "ex8 with two buffers",
-        module_name="detours.ex8_warp_tiled",
-        alignment=16,
-        default_tile=ex8_warp_tiled.TILE_EX9,
-        small_tile=ex8_warp_tiled.SMALL_TILE_EX9,
+        None, "ex9", "ex8 with two buffers", ex8_warp_tiled, ex8_warp_tiled.TILE_EX9, ex8_warp_tiled.SMALL_TILE_EX9
     ),
 )
 
@@ -367,7 +207,6 @@ def find(version: int | str) -> Version:
     Raises:
         TypeError: if `version` is neither an int nor a str.
         ValueError: if there is none; the message lists all.
-
     """
     if isinstance(version, bool) or not isinstance(version, int | str):
         raise TypeError(f"version is {version!r}, of type {type(version).__name__}; it must be an int or a str")

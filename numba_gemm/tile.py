@@ -75,19 +75,10 @@ class Tile:
     wn: int = 0
     #: How many of the BK steps a thread takes where the threads of a block share K; 0 where each takes all.
     tk: int = 0
-    #: Whether outputs go to C through shared memory, whole rows of the tile at a time; an option of rung 6.
-    through_shared: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.through_shared, bool):
-            raise TypeError(
-                f"Tile.through_shared is {self.through_shared!r}, of type {type(self.through_shared).__name__}; "
-                "it must be a bool"
-            )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "through_shared":
-                continue
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"Tile.{field.name} is {value!r}, of type {type(value).__name__}; it must be an int")
             least = field.default if field.default == 0 else 1
@@ -111,8 +102,6 @@ class Tile:
             text = f"{text}, {self.wm}×{self.wn} a warp"
         if self.tk:
             text = f"{text}, {self.tk} k each"
-        if self.through_shared:
-            text = f"{text}, stored through shared memory"
         return text if self.stages == 1 else f"{text}, {self.stages} stages"
 
     def _require_multiple(self, size: str, unit: str) -> None:

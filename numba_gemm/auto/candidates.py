@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import Choice
 from numba_gemm.kernels.skinny import GEMV_TILE
-from numba_gemm.ladder import CAPABILITIES, VERSIONS, Version
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.ladder import VERSIONS, Version
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile, opt_in_shared_bytes
 
 #: Tiles of the warp-tiled rungs, from large to small: (BM, BN, BK, TM, TN, WM, WN). A small tile has few FFMA a step of
@@ -29,9 +31,8 @@ _WARP_SHAPES = (
 )
 _WARP_TILES = tuple(Tile(bm, bn, bk, tm, tn, stages=2, wm=wm, wn=wn) for bm, bn, bk, tm, tn, wm, wn in _WARP_SHAPES)
 
-#: The versions that may be chosen, and the tiles to try besides their default. A kernel module named here has, like
-#: rung 6, `shared_bytes(tile, variant)`.
-_TILES: dict[str, tuple[Tile, ...]] = {
+#: The versions that may be chosen, and the tiles to try besides their default.
+TILES: dict[str, tuple[Tile, ...]] = {
     "boundary": (),
     "warp_tiled": _WARP_TILES,
     "stream_k": _WARP_TILES,
@@ -45,38 +46,43 @@ _SHORTEST = 32
 _MOST_PASSES = 2
 
 
-def candidates(key: Key, compute_capability: tuple[int, int], versions: Iterable[Version] = VERSIONS) -> list[Choice]:
+def candidates(key: Problem, compute_capability: tuple[int, int], versions: Iterable[Version] = VERSIONS) -> list[Choice]:
     """What to time: first the default tile of each version, so that the fastest is no slower than any of them."""
     return list(_candidates(key, compute_capability, list(versions)))
 
 
-def _candidates(key: Key, compute_capability: tuple[int, int], versions: list[Version]) -> Iterator[Choice]:
+def _candidates(key: Problem, compute_capability: tuple[int, int], versions: list[Version]) -> Iterator[Choice]:
     defaults = [Choice(version, version.default_tile) for version in versions if not _overtaxed(version, key)]
-    others = [Choice(version, tile) for version in versions for tile in _TILES.get(version.name, ())]
+    others = [Choice(version, tile) for version in versions for tile in TILES.get(version.name, ())]
     for choice in dict.fromkeys(defaults + [other for other in others if _suits(other, key)]):
         if why_not(choice, key, compute_capability) is None:
             yield choice
 
 
-def _suits(choice: Choice, key: Key) -> bool:
+def _suits(choice: Choice, key: Problem) -> bool:
     """Not if at least half of every tile would lie outside C, and a shorter one is at hand; nor for too few rows."""
     tile = choice.tile
-    if choice.version.few_rows:
+    if choice.version.traits.few_rows:
         return min(key.m, key.n) <= tile.bm
     return tile.bm < 2 * max(key.m, _SHORTEST) and tile.bn < 2 * max(key.n, _SHORTEST)
 
 
-def _overtaxed(version: Version, key: Key) -> bool:
+def _overtaxed(version: Version, key: Problem) -> bool:
     """Whether a version for few rows would read all of an operand again and again, for which it is no match."""
-    return version.few_rows and min(key.m, key.n) > _MOST_PASSES * version.default_tile.bm
+    return version.traits.few_rows and min(key.m, key.n) > _MOST_PASSES * version.default_tile.bm
 
 
-def why_not(choice: Choice, key: Key, compute_capability: tuple[int, int]) -> str | None:
+def variant_of(key: Problem) -> Variant:
+    """What kernels for a product are compiled for, apart from whole tiles and the epilogue."""
+    return Variant(a_along_k=key.a_along_k, b_along_k=key.b_along_k, vector=key.vector)
+
+
+def why_not(choice: Choice, key: Problem, compute_capability: tuple[int, int]) -> str | None:
     """Why a choice cannot be used for a product on a device; None if it can."""
     version, tile = choice.version, choice.tile
-    if version.name not in _TILES:
+    if version.name not in TILES:
         return f"version {version} is not one that is tuned"
-    if not (version.takes_variants and version.capabilities.issuperset(CAPABILITIES)):
+    if not version.takes_everything:
         return f"version {version} cannot do all that a call may ask for"
     if compute_capability < version.min_cc:
         return f"version {version} needs compute capability {'.'.join(map(str, version.min_cc))}"
@@ -84,7 +90,7 @@ def why_not(choice: Choice, key: Key, compute_capability: tuple[int, int]) -> st
         version.check(tile)
     except ValueError as error:
         return str(error)
-    needed, limit = version.module.shared_bytes(tile, key.variant), opt_in_shared_bytes(compute_capability)
+    needed, limit = version.shared_bytes(tile, variant_of(key)), opt_in_shared_bytes(compute_capability)
     if needed > limit:
         return f"version {version} with {tile} needs {needed} bytes of shared memory; a block can have {limit}"
     return None

@@ -19,19 +19,19 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from numba_gemm.auto import database
-from numba_gemm.auto.candidates import candidates, why_not
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.candidates import candidates, variant_of, why_not
+from numba_gemm.auto.entry import Choice
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver import cuda_api
 from numba_gemm.hardware.at_hand import at_hand
 from numba_gemm.hardware.devices import PARTITIONS, Hardware, find
 from numba_gemm.kernels.skinny import rows_of
 from numba_gemm.ladder import RUNGS
-from numba_gemm.problem import rows_at_once
+from numba_gemm.problem import Problem, rows_at_once
 from numba_gemm.tile import FLOAT_BYTES, WARP, Tile
 
 
-def choose(device: int, key: Key, tile: Tile | None = None) -> Choice:
+def choose(device: int, key: Problem, tile: Tile | None = None) -> Choice:
     """The version that should be fastest, and its tile; with a `tile`, the version that should be with that one.
 
     A device that can run no version that takes any product gets the last rung that it can run.
@@ -47,14 +47,14 @@ def choose(device: int, key: Key, tile: Tile | None = None) -> Choice:
 
 
 @lru_cache(maxsize=4096)
-def _by_model(device: int, capability: tuple[int, int], key: Key, tile: Tile | None) -> Choice:
+def _by_model(device: int, capability: tuple[int, int], key: Problem, tile: Tile | None) -> Choice:
     if not candidates(key, capability):
         return _last_runnable(capability, tile)
     return choose_by_model(hardware_of(device), key, tile)
 
 
 def _last_runnable(capability: tuple[int, int], tile: Tile | None) -> Choice:
-    runnable = [version for version in RUNGS if version.min_cc <= capability and not version.takes_variants]
+    runnable = [version for version in RUNGS if version.min_cc <= capability and not version.traits.takes_variants]
     if not runnable:
         least, has = (".".join(map(str, cc)) for cc in (min(version.min_cc for version in RUNGS), capability))
         raise RuntimeError(f"every version needs compute capability {least} or above; the device has {has}")
@@ -72,7 +72,7 @@ def hardware_of(device: int) -> Hardware:
     return found
 
 
-def choose_by_model(hardware: Hardware, key: Key, tile: Tile | None = None) -> Choice:
+def choose_by_model(hardware: Hardware, key: Problem, tile: Tile | None = None) -> Choice:
     """What `choose` takes when nothing was measured, on a device that can run a version that takes any product."""
     found = candidates(key, hardware.compute_capability)
     if tile is not None:
@@ -109,13 +109,13 @@ NOT_HIDDEN = 0.2
 OTHER_REGISTERS = 40
 
 
-def estimated_seconds(hardware: Hardware, choice: Choice, key: Key) -> float:
+def estimated_seconds(hardware: Hardware, choice: Choice, key: Problem) -> float:
     """How long a choice should take for a product, with a cold L2."""
     if min(key.m, key.n, key.batch) == 0:
         return 0.0
     moved = FLOAT_BYTES * key.batch * (key.m * key.k + key.k * key.n + key.m * key.n)
     memory = moved / hardware.memory_bandwidth
-    if choice.version.few_rows:
+    if choice.version.traits.few_rows:
         cycles, besides = _few_rows_cycles(hardware, choice, key)
     else:
         cycles, besides = _tiled_cycles(hardware, choice, key), 0.0
@@ -123,7 +123,7 @@ def estimated_seconds(hardware: Hardware, choice: Choice, key: Key) -> float:
     return START + max(compute, memory) + NOT_HIDDEN * min(compute, memory) + besides / hardware.clock_hz
 
 
-def issue_share(tile: Tile, key: Key) -> float:
+def issue_share(tile: Tile, key: Problem) -> float:
     """FFMA among the issue slots of a step of K of a thread: besides, fragments by 16 bytes, copies and the loop.
 
     A copy has 16 bytes, but 4 if they are not aligned, or if the operand is transposed on the way.
@@ -146,9 +146,10 @@ def resident_blocks(hardware: Hardware, tile: Tile, shared_bytes: int) -> int:
     return max(1, min(fits))
 
 
-def _tiled_cycles(hardware: Hardware, choice: Choice, key: Key) -> float:
+def _tiled_cycles(hardware: Hardware, choice: Choice, key: Problem) -> float:
     version, tile, sms = choice.version, choice.tile, hardware.multiprocessors
-    config = version.launch_config(tile, key.variant, key.m, key.n, key.k, key.batch, sms)
+    launches = version.launches(tile, variant_of(key), key, sms)
+    config = launches.main.config
     blocks = math.prod(config.grid)
     grid_n, grid_m = tile.grid(key.m, key.n)
     tiles, steps = grid_n * grid_m * key.batch, -(-key.k // tile.bk)
@@ -168,19 +169,20 @@ def _tiled_cycles(hardware: Hardware, choice: Choice, key: Key) -> float:
     busiest = -(-blocks // sms)
     rounds, rest = divmod(busiest, resident)
     exchange = 0.0
-    if version.has_parts and blocks > tiles:  # all parts of all tiles are added at once, by a second kernel
+    if len(launches.steps) > 1:  # all parts of all tiles are added at once, by a second kernel
         exchange = EXCHANGE + 2 * FLOAT_BYTES * blocks * outputs / (sms * EXCHANGE_BYTES_PER_CYCLE)
-    elif version.has_workspace and tiles % blocks:  # a block waits for the one before it
+    elif tiles % blocks:  # a block waits for the one before it
         exchange = max(2, -(-blocks // tiles)) * (EXCHANGE + EXCHANGE_OUTPUT * outputs)
     return rounds * round_of(resident) + round_of(rest) + exchange
 
 
-def _few_rows_cycles(hardware: Hardware, choice: Choice, key: Key) -> tuple[float, float]:
+def _few_rows_cycles(hardware: Hardware, choice: Choice, key: Problem) -> tuple[float, float]:
     """Of the arithmetic, and what each multiprocessor's blocks take besides."""
     rows, columns = sorted((key.m, key.n))
-    variant = replace(key.variant, rows=rows_at_once(rows))
+    variant = replace(variant_of(key), rows=rows_at_once(rows))
     sms, tile = hardware.multiprocessors, choice.tile
-    config = choice.version.launch_config(tile, variant, rows, columns, key.k, key.batch, sms)
+    problem = key._replace(m=rows, n=columns)
+    config = choice.version.launches(tile, variant, problem, sms).main.config
     groups, _, batch = config.grid
     ffmas = groups * batch * rows_of(tile, variant) * tile.bn * key.k
     per_block = FEW_ROWS_BLOCK * math.prod(config.grid) / sms

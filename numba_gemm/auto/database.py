@@ -36,11 +36,12 @@ from numba import cuda
 from platformdirs import user_cache_path
 
 from numba_gemm.auto.candidates import why_not
-from numba_gemm.auto.entry import Choice, Entry, Key, from_dict
+from numba_gemm.auto.entry import Choice, Entry, from_dict
 from numba_gemm.compiler.disk_cache import fingerprint
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.compiler.whole_file import UNFINISHED, replace_file
 from numba_gemm.driver import cuda_api
+from numba_gemm.problem import Problem
 
 if not SIMULATOR:
     from cuda.bindings import driver as cu
@@ -49,7 +50,7 @@ if not SIMULATOR:
 SCHEMA = 1
 OPT_OUT = "NUMBA_GEMM_TUNING"
 
-Entries = Mapping[Key, Entry]
+Entries = Mapping[Problem, Entry]
 
 
 def enabled() -> bool:
@@ -148,7 +149,7 @@ _lock = threading.Lock()
 _revision = 0
 
 
-def lookup(device: int, key: Key) -> Choice | None:
+def lookup(device: int, key: Problem) -> Choice | None:
     """The fastest known version and tile for a product on a device; None if it has not been tuned, or by opt-out."""
     if not enabled():
         return None
@@ -169,7 +170,7 @@ def _load(device: int) -> Entries:
     with _lock:
         if device in _tables:
             return _tables[device]
-        entries: dict[Key, Entry] = {}
+        entries: dict[Problem, Entry] = {}
         here = identity(device)
         if here is not None:
             for path, header in ((here.shipped_path, here.shipped_header), (here.path, here.header)):
@@ -196,7 +197,7 @@ def forget() -> None:
 # Files -----------------------------------------------------------------------------------------------
 
 
-def read(path: Path, header: Mapping[str, Any]) -> dict[Key, Entry]:
+def read(path: Path, header: Mapping[str, Any]) -> dict[Problem, Entry]:
     """The entries of a file, all of them or none.
 
     Raises:
@@ -223,7 +224,7 @@ def read(path: Path, header: Mapping[str, Any]) -> dict[Key, Entry]:
     return entries
 
 
-def entries_of(records: Iterable[Any]) -> dict[Key, Entry]:
+def entries_of(records: Iterable[Any]) -> dict[Problem, Entry]:
     """The entries of a file's records. Raises ValueError for one that is none."""
     return dict(from_dict(record) for record in records)
 
@@ -238,7 +239,7 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def read_any(path: Path) -> tuple[dict[str, Any], dict[Key, Entry]]:
+def read_any(path: Path) -> tuple[dict[str, Any], dict[Problem, Entry]]:
     """The header and the entries of a file, whatever device and state of the package it is for.
 
     Raises:

@@ -5,58 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba_gemm import ladder
-from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import Version
-from numba_gemm.problem import Arrangement
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 
-class Key(NamedTuple):
-    """What decides which tile is fastest: C[m, n] over k, how often, and how A and B lie in memory.
-
-    Not the epilogue, which costs little next to the sum over k, nor the leading dimensions. As `arrange` has it: a
-    product into a column-major C is that of the transposes.
-    """
-
-    m: int
-    n: int
-    k: int
-    batch: int
-    #: As in `Variant`: k is the contiguous index of A, of B; all accesses may be of 16 bytes.
-    a_along_k: bool
-    b_along_k: bool
-    vector: bool
-
-    @classmethod
-    def of(cls, arrangement: Arrangement) -> Key:
-        """The key of an arrangement, as made without `few_rows`: the version is not known yet."""
-        return cls(
-            *(arrangement.m, arrangement.n, arrangement.k, arrangement.batch),
-            *(arrangement.a_along_k, arrangement.b_along_k, arrangement.vector),
-        )
-
-    @property
-    def variant(self) -> Variant:
-        """What kernels for it are compiled for, apart from whole tiles and the epilogue."""
-        return Variant(a_along_k=self.a_along_k, b_along_k=self.b_along_k, vector=self.vector)
-
-    @property
-    def flops(self) -> int:
-        """FLOP of all products of the batch."""
-        return 2 * self.m * self.n * self.k * self.batch
-
-    @property
-    def layout(self) -> str:
-        """In BLAS's letters, A before B: N as it is, T transposed; and whether accesses have to be of 4 bytes."""
-        letters = ("N" if self.a_along_k else "T") + ("T" if self.b_along_k else "N")
-        return letters if self.vector else f"{letters}, unaligned"
-
-    def __str__(self) -> str:
-        shape = f"{self.m}×{self.n}×{self.k}" + (f", {self.batch} times" if self.batch > 1 else "")
-        return f"{shape} ({self.layout})"
+#: The fields of a record that say for which product it is: those of `Problem.of_key`.
+KEY = ("m", "n", "k", "batch", "a_along_k", "b_along_k", "vector")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +49,12 @@ class Entry:
     best: Timed
     others: tuple[Timed, ...] = ()
 
-    def to_dict(self, key: Key) -> dict[str, Any]:
+    def to_dict(self, key: Problem) -> dict[str, Any]:
         """One JSON object with its key."""
-        return {**key._asdict(), **self.best.to_dict(), "others": [other.to_dict() for other in self.others]}
+        return {**{name: getattr(key, name) for name in KEY}, **self.best.to_dict(), "others": [other.to_dict() for other in self.others]}
 
 
-def from_dict(record: Any) -> tuple[Key, Entry]:
+def from_dict(record: Any) -> tuple[Problem, Entry]:
     """What `Entry.to_dict` gave.
 
     Raises:
@@ -108,7 +66,7 @@ def from_dict(record: Any) -> tuple[Key, Entry]:
     others = fields.get("others", [])
     if not isinstance(others, list):
         raise ValueError(f"others is {others!r}, not a list")
-    key = Key(m, n, k, batch, a_along_k, b_along_k, vector)
+    key = Problem.of_key(m, n, k, batch, a_along_k, b_along_k, vector)
     return key, Entry(_timed(fields), tuple(_timed(_object(other)) for other in others))
 
 
@@ -139,8 +97,10 @@ def _timed(fields: Mapping[str, Any]) -> Timed:
     name = fields.get("version")
     if not isinstance(name, str):
         raise ValueError(f"version is {name!r}, not a name")
+    sizes = dict(_object(fields.get("tile")))
+    sizes.pop("through_shared", None)  # of files from before it was a version of its own; never True in one
     try:
-        tile = Tile(**_object(fields.get("tile")))
+        tile = Tile(**sizes)
     except TypeError as error:
         raise ValueError(str(error)) from error
     return Timed(Choice(ladder.find(name), tile), seconds)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from numba_gemm import ladder
 from numba_gemm.auto.choose import choose
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import Choice
 from numba_gemm.bench.peers import Candidate
 from numba_gemm.bench.product import Product
 from numba_gemm.calls import checks
-from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import cuda_api, launch, loading, multiply
-from numba_gemm.driver.timing import Launch
-from numba_gemm.kernels.signatures import PLAIN
+from numba_gemm.driver import cuda_api
+from numba_gemm.driver.product import Operands, in_layout, prepare_product
 from numba_gemm.ladder import Version
-from numba_gemm.problem import arrange
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 AUTO = "auto"
@@ -41,7 +38,7 @@ def _parse_version(text: str) -> Requested:
 
 def automatic(product: Product) -> Choice:
     """The version and tile that "auto" takes on the current device."""
-    return choose(cuda_api.current_device(), Key.of(arrange(product.a, product.b, product.c)))
+    return choose(cuda_api.current_device(), Problem.of(product.a, product.b, product.c).key)
 
 
 def prepare_version(requested: Requested, product: Product, tile: Tile | None = None) -> Candidate:
@@ -55,15 +52,12 @@ def prepare_version(requested: Requested, product: Product, tile: Tile | None = 
     choice = automatic(product) if isinstance(requested, str) else Choice(requested, requested.default_tile)
     version = choice.version
     used = checks.checked_tile(version, tile or choice.tile, cuda_api.current_device())
-    a, b, c = product.a, product.b, product.c
-    run: Launch
-    if version.needs_whole_tiles and used.padded(*product.shape) != product.shape:
-        run = partial(multiply.multiply, version, used, a, b, c, 0)
-        loaded = None if SIMULATOR else loading.load(loading.gemm_kernel(version, used), PLAIN, used.shared_bytes)
-    else:
-        launches = multiply.prepare_gemm(version, used, multiply.in_layout(version, a), b, c, 0)
-        run = launches[0] if len(launches) == 1 else partial(_enqueue, launches)
-        loaded = launches[0].loaded
+    operands = Operands(product.a, product.b, product.c)
+    if not version.needs_whole_tiles or used.padded(*product.shape) == product.shape:
+        operands = operands._replace(a=in_layout(version, operands.a))
+    prepared = prepare_product(version, used, operands)
+    run = partial(prepared.launch, operands, 1.0, 0.0, 0)
+    loaded = prepared.main.loaded if prepared.main else None
     return Candidate(
         run,
         version=str(version),
@@ -71,8 +65,3 @@ def prepare_version(requested: Requested, product: Product, tile: Tile | None = 
         registers=loaded.registers if loaded else None,
         local_bytes=loaded.local_bytes if loaded else None,
     )
-
-
-def _enqueue(launches: Sequence[launch.Launch]) -> None:
-    for prepared in launches:
-        prepared()

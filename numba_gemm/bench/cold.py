@@ -13,9 +13,10 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, types, uint32
 
-from numba_gemm.driver import launch
+from numba_gemm.driver.launch import prepare_on
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.driver.timing import GpuTimer, Launch
+from numba_gemm.kernels.interface import Array, Kernel, Step
 from numba_gemm.tile import LaunchConfig
 
 #: Links of the chain, and how far apart they are, in floats: each in a line of its own, all in 2 MB.
@@ -62,12 +63,13 @@ def prepare_chain() -> Launch:
     order = np.random.default_rng(0).permutation(LINKS)
     links = np.zeros(LINKS * STRIDE, np.float32)
     links[order * STRIDE] = np.roll(order, -1) * STRIDE
-    arguments = (
-        as_operand(cuda.to_device(links), "links", 0),
-        as_operand(cuda.to_device(np.zeros(1, np.float32)), "result", 0),
-        LINKS,
-    )
-    return launch.prepare(make_kernel(), SIGNATURE, LaunchConfig((1, 1), (1, 1)), arguments, stream=0)
+    operands = {
+        "links": as_operand(cuda.to_device(links), "links", 0),
+        "result": as_operand(cuda.to_device(np.zeros(1, np.float32)), "result", 0),
+    }
+    kernel = Kernel(make_kernel, (), SIGNATURE, cacheable=False)
+    arguments = Array("links", links.shape), Array("result", (1,)), LINKS
+    return prepare_on(Step(kernel, LaunchConfig((1, 1), (1, 1)), arguments), operands, 0)
 
 
 @cache

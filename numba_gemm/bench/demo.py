@@ -24,8 +24,8 @@ from rich.table import Table
 
 from numba_gemm import ladder
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import multiply
-from numba_gemm.driver.comparison import Comparison, Problem
+from numba_gemm.driver.compare import compare
+from numba_gemm.driver.compare import Comparison, KnownProduct
 from numba_gemm.ladder import Version
 
 _ARCHITECTURES = ("sm_80", "sm_90")
@@ -125,12 +125,12 @@ def _on_gpu(size: int, console: Console) -> bool:
     columns = ["error/\nbound", "ms", "TFLOP/s", "×\ncuBLAS", "registers"]
     with _LadderTable(console, columns, steps=1 + len(ladder.RUNGS)) as table:
         table.doing("operands, and their product in float64")
-        problem = Problem.random(size, size, size)
+        problem = KnownProduct.random(size, size, size)
         problem.reference.prepare()
         table.done()
         for version in ladder.RUNGS:
             table.doing(f"compile, verify and time {version.name}")
-            result = multiply.compare(version.name, size, size, size, problem=problem)
+            result = compare(version.name, size, size, size, problem=problem)
             correct &= result.correct
             cublas_seconds.append(result.cublas_seconds)
             table.done(version.name, dict(enumerate(_gpu_cells(result))))

@@ -16,9 +16,11 @@ from numba import cuda, float32, types, uint32
 
 from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
-from numba_gemm.driver import cuda_api, launch
+from numba_gemm.driver import cuda_api
+from numba_gemm.driver.launch import prepare_on
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.driver.timing import GpuTimer
+from numba_gemm.kernels.interface import Array, Kernel, Step
 from numba_gemm.tile import LaunchConfig
 
 #: Independent sums a thread: more than a multiply-add's latency in cycles, so that none waits for another.
@@ -72,8 +74,9 @@ def ffma_limit(timer: GpuTimer) -> float:
     blocks = cuda_api.multiprocessors(cuda_api.current_device()) * BLOCKS_PER_SM
     result = as_operand(cuda.device_array(blocks * THREADS, np.float32), "result", 0)
     # x < 1 keeps the sums from growing without end.
-    arguments = (result, 0.5, 1.0, _TURNS)
-    config = LaunchConfig(grid=(blocks, 1), block=(THREADS, 1))
-    prepared = launch.prepare(make_kernel(), SIGNATURE, config, arguments, stream=0)
+    arguments = (Array("result", (blocks * THREADS,)), 0.5, 1.0, _TURNS)
+    kernel = Kernel(make_kernel, (), SIGNATURE, cacheable=False)
+    step = Step(kernel, LaunchConfig(grid=(blocks, 1), block=(THREADS, 1)), arguments)
+    prepared = prepare_on(step, {"result": result}, 0)
     prepared()  # the clock rises with the first work
     return flops_of(blocks, _TURNS) / statistics.median(timer.time(prepared) for _ in range(_REPEATS))

@@ -11,7 +11,7 @@ import sys
 
 from numba_gemm import ladder
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import multiply
+from numba_gemm.driver.compare import compare
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
         tile = version.small_tile
         # Two tiles by two, less one row and column, and enough of K to fill and drain a pipeline.
         shape = (2 * tile.bm - 1, 2 * tile.bn - 1, 5 * tile.bk)
-        result = multiply.compare(version.name, *shape, tile=tile)
+        result = compare(version.name, *shape, tile=tile)
         print(json.dumps({"name": version.name, "shape": shape, "error": result.error}), flush=True)
 
 

@@ -22,11 +22,10 @@ from numba import cuda
 from numpy.typing import NDArray
 
 from numba_gemm.accuracy import Reference
-from numba_gemm.auto.entry import Choice, Key
-from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas
+from numba_gemm.auto.entry import Choice
 from numba_gemm.driver.operands import as_operand
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.driver.product import Operands, prepare_product
+from numba_gemm.problem import Operand, Problem
 from numba_gemm.tile import FLOAT_BYTES
 
 Array = NDArray[np.float32]
@@ -99,9 +98,9 @@ class Trial:
         # The arrays on the device have to live as long as the addresses.
         self._arrays = self._upload(a), self._upload(b), self._upload(np.full(self._shape_c, np.nan, np.float32))
         shapes = a.shape, b.shape, self._shape_c
-        self._a, self._b, self._c = map(self._operand, "abc", self._arrays, shapes)
-        self._arrange = partial(arrange, self._a, self._b, self._c, trans_a=trans_a, trans_b=trans_b)
-        self.key = Key.of(self._arrange())
+        self._operands = Operands(*map(self._operand, "abc", self._arrays, shapes))
+        self._transposed = {"trans_a": trans_a, "trans_b": trans_b}
+        self.key = Problem.of(*self._operands[:3], **self._transposed).key
 
     def _upload(self, host: Array) -> Any:
         return cuda.to_device(np.concatenate([np.zeros(self._first, np.float32), host.ravel()]))
@@ -120,15 +119,8 @@ class Trial:
         Raises:
             ValueError: if the version refuses.
         """
-        version, tile = choice.version, choice.tile
-        arrangement = self._arrange(few_rows=version.few_rows)
-        launches = blas.prepare(version, tile, arrangement, Epilogue(), None, 1.0, 0.0, stream=0)
-
-        def enqueue() -> None:
-            for launch in launches:
-                launch()
-
-        return enqueue
+        product = prepare_product(choice.version, choice.tile, self._operands, **self._transposed)
+        return partial(product.launch, self._operands, 1.0, 0.0, 0)
 
     def error(self, launch: Callable[[], None]) -> float:
         """Run it once on a C full of NaN: how far it is from right, which is at most 1."""

@@ -13,13 +13,14 @@ from numba import cuda
 
 from numba_gemm.auto import database
 from numba_gemm.auto.candidates import candidates
-from numba_gemm.auto.entry import Choice, Entry, Key, Timed
+from numba_gemm.auto.entry import Choice, Entry, Timed
 from numba_gemm.bench.progress import bar
 from numba_gemm.bench.trial import Trial
 from numba_gemm.calls import checks
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver import cuda_api
 from numba_gemm.ladder import Version
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 ROUNDS, WARM_UPS = 20, 5
@@ -48,7 +49,7 @@ class Timer(Protocol):
 class Tuning:
     """What `tune` found for one product."""
 
-    key: Key
+    key: Problem
     #: All candidates, the fastest first.
     times: tuple[Timed, ...]
     #: Candidates whose result was wrong, and their error in units of the bound. Each is a bug; none is stored.

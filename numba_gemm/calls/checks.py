@@ -5,21 +5,19 @@ from __future__ import annotations
 import ctypes
 import math
 import numbers
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from numba_gemm import ladder
-from numba_gemm.auto.choose import choose
-from numba_gemm.auto.entry import Choice, Key
 from numba_gemm.device.activation import ACTIVATIONS
 from numba_gemm.device.epilogue import Epilogue, snapshot
-from numba_gemm.driver import cuda_api, multiply
+from numba_gemm.driver import cuda_api, staging
 from numba_gemm.driver.operands import overlap, overlaps_itself
 from numba_gemm.ladder import Version
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.problem import Operand
 from numba_gemm.tile import Tile
 
 
@@ -84,72 +82,34 @@ def _plain_epilogue(bias: bool, activation: str | None) -> Epilogue:
     return Epilogue(bias, activation)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """M, N, K and the batch; `batch` is None for plain matrices."""
-
-    m: int
-    n: int
-    k: int
-    batch: int | None
-
-    def of_a(self, transposed: bool) -> tuple[int, int]:
-        """Of one matrix A, as it lies if op(A) = Aᵀ is asked for."""
-        return (self.k, self.m) if transposed else (self.m, self.k)
-
-    def of_b(self, transposed: bool) -> tuple[int, int]:
-        return (self.n, self.k) if transposed else (self.k, self.n)
-
-    @property
-    def of_c(self) -> tuple[int, ...]:
-        return (self.m, self.n) if self.batch is None else (self.batch, self.m, self.n)
-
-
-def shape_of(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> Shape:
-    """The product's shape.
+def output_shape(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> tuple[int, ...]:
+    """The shape of op(A)·op(B).
 
     Raises:
         ValueError: if the operands have another number of dimensions or do not fit.
     """
+    shape_a, shape_b = a.shape, b.shape
     for operand in (a, b):
         if len(operand.shape) not in (2, 3):
             raise ValueError(
                 f"{operand.name} has shape {operand.shape}; a matrix has two dimensions, a batch of matrices three"
             )
-    m, k = reversed(a.shape[-2:]) if trans_a else a.shape[-2:]
-    k_of_b, n = reversed(b.shape[-2:]) if trans_b else b.shape[-2:]
+    (k, m) = shape_a[-2:] if trans_a else shape_a[:-3:-1]
+    (n, k_of_b) = shape_b[-2:] if trans_b else shape_b[:-3:-1]
     if k != k_of_b:
         raise ValueError(
             f"the inner dimensions differ: a{'ᵀ' if trans_a else ''} is {m} × {k} and "
             f"b{'ᵀ' if trans_b else ''} is {k_of_b} × {n}"
         )
-    batches = {operand.shape[0] for operand in (a, b) if len(operand.shape) == 3}
+    if len(shape_a) == len(shape_b) == 2:
+        return m, n
+    batches = {shape[0] for shape in (shape_a, shape_b) if len(shape) == 3}
     if len(batches - {1}) > 1:
         raise ValueError(
-            f"the batches differ: a has shape {a.shape} and b {b.shape}; they have to be equal, "
+            f"the batches differ: a has shape {shape_a} and b {shape_b}; they have to be equal, "
             "or one of them 1 or absent"
         )
-    return Shape(m, n, k, max(batches - {1}, default=1) if batches else None)
-
-
-def choice(
-    requested: Version | None,
-    tile: Tile | None,
-    device: int,
-    operands: tuple[Operand, Operand, Operand],
-    trans_a: bool,
-    trans_b: bool,
-) -> Choice:
-    """The version that was requested, or what `"auto"` stands for (None), and its tile.
-
-    Raises:
-        RuntimeError: for a device that no version runs on.
-    """
-    if requested is not None:
-        return Choice(requested, tile or requested.default_tile)
-    a, b, c = operands
-    arrangement = arrange(shared_matrix(a), shared_matrix(b), c, trans_a=trans_a, trans_b=trans_b)
-    return choose(device, Key.of(arrangement), tile)
+    return max(batches - {1}, default=1), m, n
 
 
 def arguments_given(*, alpha: float = 1.0, beta: float = 0.0, batch: int | None = None, **others: bool) -> set[str]:
@@ -158,47 +118,43 @@ def arguments_given(*, alpha: float = 1.0, beta: float = 0.0, batch: int | None 
     return {name for name, asked in given.items() if asked}
 
 
-def check_output(c: Operand, a: Operand, b: Operand, shape: Shape) -> None:
-    """Raises ValueError if the product cannot be written to c."""
-    if c.shape != shape.of_c:
-        raise ValueError(f"c has shape {c.shape}; a of {a.shape} times b of {b.shape} is {shape.of_c}")
-    check_writable(c)
-    for operand in (a, b):
-        check_disjoint(c, operand)
+def check_shape_of_output(c: Operand, a: Operand, b: Operand, shape: tuple[int, ...]) -> None:
+    """Raises ValueError if c has another shape than the product."""
+    if c.shape != shape:
+        raise ValueError(f"c has shape {c.shape}; a of {a.shape} times b of {b.shape} is {shape}")
 
 
 def check_writable(c: Operand) -> None:
-    """Raises ValueError if c is read-only, or two of its elements are one."""
+    """Raises ValueError if an output is read-only, or two of its elements are one."""
     if c.read_only:
-        raise ValueError("c is read-only; the result cannot be written to it: pass a writable array")
+        raise ValueError(f"{c.name} is read-only; the result cannot be written to it: pass a writable array")
     if overlaps_itself(c):
         raise ValueError(
-            f"c of shape {c.shape} with strides of {c.strides} elements overlaps itself: several of its elements are "
+            f"{c.name} of shape {c.shape} with strides of {c.strides} elements overlaps itself: several of its elements are "
             "one place in memory; pass an array of its own"
         )
 
 
 def check_disjoint(c: Operand, operand: Operand) -> None:
-    """Raises ValueError if c shares an element with an operand."""
+    """Raises ValueError if an output shares an element with an operand."""
     if overlap(c, operand):
         raise ValueError(
-            f"c (from {c.pointer:#x}) overlaps {operand.name} (from {operand.pointer:#x}), which is read while c "
-            "is written; pass an array of its own"
+            f"{c.name} (from {c.pointer:#x}) overlaps {operand.name} (from {operand.pointer:#x}), which is read while "
+            f"{c.name} is written; pass an array of its own"
         )
 
 
-def check_bias(bias: Operand, n: int, c: Operand) -> None:
-    """Raises ValueError unless it is N numbers with a positive stride, apart from c."""
+def check_bias(bias: Operand, n: int) -> None:
+    """Raises ValueError unless it is N numbers with a positive stride."""
     if bias.shape != (n,):
         raise ValueError(f"bias has shape {bias.shape}; it must be ({n},), one number a column of c")
     if n > 1 and bias.strides[0] < 1:
         raise ValueError(
             f"bias has a stride of {bias.strides[0]} elements; it must be positive: make it contiguous first"
         )
-    check_disjoint(c, bias)
 
 
-def common_device(operands: list[Operand]) -> int:
+def common_device(operands: Sequence[Operand]) -> int:
     """The device of all operands; the current one if none has memory.
 
     Raises:
@@ -242,34 +198,27 @@ def checked_tile(version: Version, tile: Tile | None, device: int) -> Tile:
     if tile is None:
         return version.default_tile
     version.check(tile)
-    if version.dynamic_shared:
+    if version.traits.dynamic_shared:
         tile.require_dynamic_shared(capability)
     return tile
 
 
 def check_whole(version: Version, tile: Tile, a: Operand, b: Operand, c: Operand) -> None:
     """Raise ValueError for what `pad=True` would copy."""
-    if version.takes_variants:
+    traits = version.traits
+    if traits.takes_variants:
         return
-    k_major = version.a_k_major
     for operand, multiples, column_major in (
-        (a, (tile.bm, tile.bk), k_major),
+        (a, (tile.bm, tile.bk), traits.a_k_major),
         (b, (tile.bk, tile.bn), False),
         (c, (tile.bm, tile.bn), False),
     ):
-        if not multiply.takes_as_is(version, operand, multiples, column_major=column_major):
+        if not staging.takes_operand(version, operand, multiples, column_major=column_major):
             raise ValueError(
                 f"version {version} with tile {tile} takes row-major contiguous operands"
-                + (" (but a column-major)" if k_major else "")
+                + (" (but a column-major)" if traits.a_k_major else "")
                 + (f" with M, N, K multiples of {tile.bm}, {tile.bn}, {tile.bk}" if version.needs_whole_tiles else "")
-                + (f", at addresses that are multiples of {version.alignment}" if version.alignment > 4 else "")
+                + (f", at addresses that are multiples of {traits.alignment}" if traits.alignment > 4 else "")
                 + f"; {operand.name} has shape {operand.shape}, strides {operand.strides} and starts at "
                 f"{operand.pointer:#x}. With pad=True it is copied into that form"
             )
-
-
-def shared_matrix(operand: Operand) -> Operand:
-    """A batch of one is a matrix that the whole batch shares, like a 2-D operand."""
-    if len(operand.shape) == 3 and operand.shape[0] == 1:
-        return operand._replace(shape=operand.shape[1:], strides=operand.strides[1:])
-    return operand

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-import numpy as np
-from numba import cuda
 
 from numba_gemm import ladder
 from numba_gemm.calls import checks
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import cuda_api
-from numba_gemm.driver.admitted import Admitted, Products, layout_of
-from numba_gemm.driver.operands import as_operand, overlap
-from numba_gemm.driver.product import product_of
+from numba_gemm.driver import outputs
+from numba_gemm.driver.again import again_of
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Admission, Operands, ThreadProducts
 from numba_gemm.driver.streams import stream_handle
 from numba_gemm.kernels.skinny import GEMV_TILE
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.problem import Operand, Problem
 
-_products = Products()
+_products = ThreadProducts()
 
 
 def gemv(
@@ -54,33 +52,50 @@ def gemv(
     alpha, beta = checks.scalar("alpha", alpha), checks.scalar("beta", beta)
     checks.check_flag("trans_a", trans_a)
     handle = stream_handle(stream)
+    kind: Any = None
+    if y is not None or beta == 0:
+        try:
+            kind = (a.shape, x.shape, None if y is None else y.shape, trans_a)
+            again = _products.again.get(kind)
+        except (AttributeError, TypeError, RuntimeError):  # no array, or one without a plain shape
+            kind = again = None
+        if again is not None:
+            done = again(a, x, y, None, alpha, beta, handle)
+            if done is not None:
+                return done
+
     matrix = as_operand(a, "a", handle)
     if len(matrix.shape) != 2:
         raise ValueError(f"a has shape {matrix.shape}; gemv takes one matrix, with two dimensions")
-    outputs, terms = reversed(matrix.shape) if trans_a else matrix.shape
+    length, terms = reversed(matrix.shape) if trans_a else matrix.shape
     of_x = _as_column(as_operand(x, "x", handle), terms, matrix, trans_a)
-    of_y = None if y is None else _as_column(as_operand(y, "y", handle), outputs, matrix, trans_a)
-    if of_y is not None:
-        _check_output(of_y, matrix, of_x)
-    elif beta != 0:
-        raise ValueError(f"beta is {beta}, which adds beta · y, but there is no y; pass one or beta=0")
-    version = ladder.find("skinny")
-    device = checks.common_device([operand for operand in (matrix, of_x, of_y) if operand is not None])
-    tile = checks.checked_tile(version, GEMV_TILE, device)
-
-    with cuda_api.on_device(device):
-        if of_y is None:
-            y = cuda.device_array(outputs, np.float32)
-            of_y = _as_column(as_operand(y, "y", handle), outputs, matrix, trans_a)
-        layout = layout_of(matrix, of_x, of_y, None, alpha, bool(trans_a))
-        admitted = _products.get(layout)
-        if admitted is None:
-            arrangement = arrange(matrix, of_x, of_y, trans_a=trans_a, few_rows=True)
-            product = product_of(version, tile, arrangement, Epilogue(), None, alpha, beta, _products.workspaces)
-            admitted = Admitted(product, matrix, of_x, of_y, None)
-            _products.add(layout, admitted)
-        admitted.launch(matrix, of_x, of_y, None, alpha, beta, handle)
+    given = y
+    if y is None:
+        if beta != 0:
+            raise ValueError(f"beta is {beta}, which adds beta · y, but there is no y; pass one or beta=0")
+        y, of_y = outputs.new("y", (length,), checks.common_device([matrix, of_x]))
+    else:
+        of_y = as_operand(y, "y", handle)
+    operands = Operands(matrix, of_x, _as_column(of_y, length, matrix, trans_a))
+    problem = Problem.of(matrix, of_x, operands.c, trans_a=trans_a)
+    admit = partial(_admit, operands)
+    product = _products.launch(operands, problem, trans_a, alpha, beta, handle, admit)
+    if kind is not None:
+        again = again_of(product, (a, x, given, None), (length,))
+        if again is not None:
+            _products.again[kind] = again
     return y
+
+
+def _admit(operands: Operands) -> Admission:
+    """Check the call, whose shapes fit."""
+    matrix, x, y, _ = operands
+    checks.check_writable(y)
+    for operand in (matrix, x):
+        checks.check_disjoint(y, operand)
+    version = ladder.find("skinny")
+    device = checks.common_device(operands.present)
+    return Admission(version, checks.checked_tile(version, GEMV_TILE, device), Epilogue(), device)
 
 
 def _as_column(vector: Operand, length: int, matrix: Operand, trans_a: bool) -> Operand:
@@ -100,15 +115,3 @@ def _as_column(vector: Operand, length: int, matrix: Operand, trans_a: bool) -> 
             f"{vector.name} has a stride of {stride} elements; it must be positive: make it contiguous first"
         )
     return vector._replace(shape=(length, 1), strides=(stride if length > 1 else 1, 1))
-
-
-def _check_output(y: Operand, matrix: Operand, x: Operand) -> None:
-    """Raises ValueError if y cannot be written, or is read at the same time."""
-    if y.read_only:
-        raise ValueError("y is read-only; the result cannot be written to it: pass a writable array")
-    for operand in (matrix, x):
-        if overlap(y, operand):
-            raise ValueError(
-                f"y (from {y.pointer:#x}) overlaps {operand.name} (from {operand.pointer:#x}), which is read while y "
-                "is written; pass an array of its own"
-            )

@@ -20,7 +20,7 @@ from numba import cuda
 
 from numba_gemm import ladder
 from numba_gemm.calls import checks
-from numba_gemm.driver import cuda_api, multiply
+from numba_gemm.driver import cuda_api, staging
 from numba_gemm.driver.operands import as_operand, wait_for_producers
 from numba_gemm.driver.streams import stream_handle
 from numba_gemm.tile import Tile
@@ -56,13 +56,13 @@ def padded(operand: Any, role: str, *, version: int | str, tile: Tile | None = N
     device = cuda_api.current_device() if source.device is None else source.device
     used = checks.checked_tile(chosen, tile, device)
     multiples = (used.bm, used.bk) if role == "a" else (used.bk, used.bn)
-    column_major = chosen.a_k_major and role == "a"
-    if multiply.takes_as_is(chosen, source, multiples, column_major=column_major):
+    column_major = chosen.traits.a_k_major and role == "a"
+    if staging.takes_operand(chosen, source, multiples, column_major=column_major):
         return operand
     units = multiples if chosen.needs_whole_tiles else (1, 1)
     sizes = tuple(-(-size // unit) * unit for size, unit in zip(source.shape, units, strict=True))
     with cuda_api.on_device(device):
         wait_for_producers([source], handle)
         whole = cuda.device_array(sizes, np.float32, order="F" if column_major else "C")
-        multiply.launch_copy(source, as_operand(whole, role, handle), handle)
+        staging.copy(source, as_operand(whole, role, handle), handle)
     return whole

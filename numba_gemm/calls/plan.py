@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from numba_gemm import ladder
+from numba_gemm.auto.choose import choose
+from numba_gemm.auto.entry import Choice
 from numba_gemm.calls import checks
-from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas, cuda_api, loading, multiply
-from numba_gemm.driver.admitted import Admitted, Layout, layout_of
-from numba_gemm.driver.operands import as_operand, contiguous, wait_for_producers
-from numba_gemm.driver.product import Product, product_of
-from numba_gemm.driver.repeat import Repeat, repeat_of
+from numba_gemm.driver import cuda_api, staging
+from numba_gemm.driver.again import again_of
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Admission, Operands, Products
 from numba_gemm.driver.streams import stream_handle
-from numba_gemm.driver.workspace import Workspaces
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.problem import Operand, arrange, that_counts
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 from numba_gemm.tile import LaunchConfig, Tile
-
-#: Addresses that take 16-byte accesses and that do not: plans are compiled for both.
-_ALIGNED, _UNALIGNED = 4096, 4
 
 
 class Plan:
@@ -33,36 +29,28 @@ class Plan:
     calls on different streams may run at once.
     """
 
-    def __init__(
-        self,
-        shape: checks.Shape,
-        trans_a: bool,
-        trans_b: bool,
-        version: ladder.Version,
-        tile: Tile,
-        epilogue: Epilogue,
-    ) -> None:
-        self._shape, self._trans_a, self._trans_b = shape, trans_a, trans_b
-        self._chosen, self._tile, self._epilogue = version, tile, epilogue
-        self._device = cuda_api.current_device()
-        self._shape_a, self._shape_b = shape.of_a(trans_a), shape.of_b(trans_b)
-        #: By strides and alignment of the operands; a new entry costs no compilation.
-        self._admitted: dict[Layout, Admitted] = {}
-        self._workspaces = Workspaces()
+    def __init__(self, planned: Problem, batch: int | None, trans_a: bool, trans_b: bool, admitted: Admission) -> None:
+        """`planned` is the problem of aligned operands without gaps; `batch` is None for plain matrices."""
+        self._planned, self._batch, self._admitted = planned, batch, admitted
+        self._trans_a, self._trans_b = trans_a, trans_b
+        m, n, k = planned.m, planned.n, planned.k
+        self._shape_a, self._shape_b = (k, m) if trans_a else (m, k), (n, k) if trans_b else (k, n)
+        self._shape_c = (m, n) if batch is None else (batch, m, n)
+        self._products = Products()
         self._variants: set[Variant] = set()
-        self._repeat: Repeat | None = None
-        self._complete = False
-        self._config, self._loaded = self._compile()
-        self._complete = True
+        self._config, self._loaded = LaunchConfig((0, 0, 0), (admitted.tile.threads, 1)), None
+        if 0 not in (m, n, planned.batch):
+            self._compile(trans_a, trans_b)
 
     @property
     def version(self) -> int | str:
         """The number of the rung that was chosen, or the name of a detour."""
-        return self._chosen.name if self._chosen.number is None else self._chosen.number
+        version = self._admitted.version
+        return version.name if version.number is None else version.number
 
     @property
     def tile(self) -> Tile:
-        return self._tile
+        return self._admitted.tile
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -93,113 +81,86 @@ class Plan:
             TypeError, ValueError: like `sgemm`, for operands that are not what was planned.
         """
         handle = 0 if stream is None else stream_handle(stream)
-        repeat = self._repeat
-        if bias is None and repeat is not None and repeat(a, b, c, alpha, beta, handle):
+        again = self._products.again.get(bias is None)
+        if again is not None and again(a, b, c, bias, alpha, beta, handle) is not None:
             return c
         alpha, beta = checks.scalar("alpha", alpha), checks.scalar("beta", beta)
-        matrix_a, matrix_b, matrix_c = (
-            as_operand(a, "a", handle),
-            as_operand(b, "b", handle),
-            as_operand(c, "c", handle),
-        )
-        vector = None if bias is None else as_operand(bias, "bias", handle)
-        admitted = self._admitted.get(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha))
-        if admitted is None or not admitted.may_launch(matrix_a, matrix_b, matrix_c, vector):
-            self._check(matrix_a, matrix_b, matrix_c, vector)
-        with cuda_api.on_device(self._device):
-            if not self._chosen.takes_variants:
-                wait_for_producers((matrix_a, matrix_b, matrix_c), handle)
-                multiply.multiply(self._chosen, self._tile, matrix_a, matrix_b, matrix_c, handle)
-            elif matrix_c.size:
-                admitted = admitted or self._admit(matrix_a, matrix_b, matrix_c, vector, alpha)
-                admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
-                if vector is None:
-                    self._repeat = repeat_of(admitted, (a, b, c), (matrix_a, matrix_b, matrix_c)) or self._repeat
+        matrix_a, matrix_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
+        matrix_c = as_operand(c, "c", handle)
+        operands = Operands(matrix_a, matrix_b, matrix_c, None if bias is None else as_operand(bias, "bias", handle))
+        self._check_shapes(operands)
+        trans_a, trans_b = self._trans_a, self._trans_b
+        problem = Problem.of(matrix_a, matrix_b, matrix_c, trans_a=trans_a, trans_b=trans_b, bias=operands.bias)
+        admit = partial(self._admit, operands, problem, alpha)
+        product = self._products.launch(operands, problem, (), alpha, beta, handle, admit)
+        again = again_of(product, (a, b, c, bias), self._shape_c)
+        if again is not None:
+            self._products.again[bias is None] = again
         return c
 
-    def _admit(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> Admitted:
-        admitted = Admitted(self._product(a, b, c, bias, alpha), a, b, c, bias)
-        self._admitted[layout_of(a, b, c, bias, alpha)] = admitted
-        return admitted
-
-    def _product(self, a: Operand, b: Operand, c: Operand, bias: Operand | None, alpha: float) -> Product:
-        arrangement = arrange(
-            *(checks.shared_matrix(a), checks.shared_matrix(b), c),
-            trans_a=self._trans_a,
-            trans_b=self._trans_b,
-            few_rows=self._chosen.few_rows,
-        )
-        variant = blas.variant_of(that_counts(arrangement, alpha), self._tile, self._epilogue)
-        if self._complete and variant not in self._variants:
-            raise ValueError(
-                "a plan takes matrices with unit stride along their last axis; these have strides "
-                f"{a.strides} (a), {b.strides} (b) and {c.strides} (c), in elements. Plan with trans_a or trans_b, "
-                "or make them contiguous"
-            )
-        self._variants.add(variant)
-        return product_of(self._chosen, self._tile, arrangement, self._epilogue, bias, alpha, 0.0, self._workspaces)
-
-    def _check(self, a: Operand, b: Operand, c: Operand, bias: Operand | None) -> None:
-        if (bias is not None) != self._epilogue.bias:
+    def _check_shapes(self, operands: Operands) -> None:
+        a, b, c, bias = operands
+        if (bias is not None) != self._admitted.epilogue.bias:
             raise ValueError(
                 "the plan was made with bias=True; pass a bias"
                 if bias is None
                 else "the plan was made without bias=True"
             )
         for operand, shape in ((a, self._shape_a), (b, self._shape_b)):
-            if operand.shape != shape and not self._fits_batch(operand, shape):
-                raise ValueError(f"{operand.name} has shape {operand.shape}; the plan is for {self._planned(shape)}")
-        if c.shape != self._shape.of_c:
-            raise ValueError(f"c has shape {c.shape}; the plan is for {self._shape.of_c}")
-        checks.check_writable(c)
-        operands = (a, b, c) if bias is None else (a, b, c, bias)
-        for operand in operands:
-            if operand.device is not None and operand.device != self._device:
-                raise ValueError(f"{operand.name} is on device {operand.device}; the plan is for device {self._device}")
-        checks.check_disjoint(c, a)
-        checks.check_disjoint(c, b)
+            if operand.shape != shape and not self._fits_batch(operand.shape, shape):
+                planned = str(shape)
+                if self._batch is not None:
+                    planned = f"{shape}, {(1, *shape)} or {(self._batch, *shape)}"
+                raise ValueError(f"{operand.name} has shape {operand.shape}; the plan is for {planned}")
+        if c.shape != self._shape_c:
+            raise ValueError(f"c has shape {c.shape}; the plan is for {self._shape_c}")
         if bias is not None:
-            checks.check_bias(bias, self._shape.n, c)
+            checks.check_bias(bias, self._planned.n)
 
-    def _fits_batch(self, operand: Operand, shape: tuple[int, int]) -> bool:
-        batch = self._shape.batch
-        return batch is not None and operand.shape[1:] == shape and operand.shape[0] in (1, batch)
+    def _fits_batch(self, shape: tuple[int, ...], matrix: tuple[int, int]) -> bool:
+        return self._batch is not None and shape[1:] == matrix and shape[0] in (1, self._batch)
 
-    def _planned(self, shape: tuple[int, int]) -> str:
-        batch = self._shape.batch
-        return str(shape) if batch is None else f"{shape}, {(1, *shape)} or {(batch, *shape)}"
-
-    def _compile(self) -> tuple[LaunchConfig, loading.LoadedKernel | None]:
-        """Load everything that a call may need; the configuration for aligned operands."""
-        m, n, k = self._shape.m, self._shape.n, self._shape.k
-        nothing = LaunchConfig((0, 0, 0), (self._tile.threads, 1))
-        if m == 0 or n == 0 or self._shape.batch == 0:
-            return nothing, None
-        if not self._chosen.takes_variants:
-            kernel = loading.gemm_kernel(self._chosen, self._tile)
-            config = self._chosen.module.launch_config(self._tile, m, n, k)
-            if SIMULATOR:
-                return config, None
-            multiply.load_staging()
-            return config, loading.load(kernel, self._chosen.signature, config.shared_bytes)
-        bias = Operand("bias", _UNALIGNED, (n,), (1,), device=self._device) if self._epilogue.bias else None
-        prepared = []
-        for pointer, alpha in ((_ALIGNED, 1.0), (_UNALIGNED, 1.0), (_UNALIGNED, 0.0)):
-            operands = (self._stand_in("a", self._shape_a), self._stand_in("b", self._shape_b))
-            a, b, c = (
-                operand._replace(pointer=pointer) for operand in (*operands, self._stand_in("c", self._shape.of_c))
+    def _admit(self, operands: Operands, problem: Problem, alpha: float) -> Admission:
+        """Check a call, whose shapes fit."""
+        a, b, c, bias = operands
+        checks.check_writable(c)
+        device = self._admitted.device
+        for operand in operands.present:
+            if operand.device is not None and operand.device != device:
+                raise ValueError(f"{operand.name} is on device {operand.device}; the plan is for device {device}")
+        for operand in (a, b, bias):
+            if operand is not None:
+                checks.check_disjoint(c, operand)
+        if self._admitted.version.traits.takes_variants and self._variant(problem, alpha) not in self._variants:
+            raise ValueError(
+                "a plan takes matrices with unit stride along their last axis; these have strides "
+                f"{a.strides} (a), {b.strides} (b) and {c.strides} (c), in elements. Plan with trans_a or trans_b, "
+                "or make them contiguous"
             )
-            prepared.append(self._admit(a, b, c, bias, alpha).product.launches[0])
-        return prepared[0].config, prepared[0].loaded
+        return self._admitted
 
-    def _stand_in(self, name: str, shape: tuple[int, ...]) -> Operand:
-        """An operand as it is most likely to come, with the batch if there is one."""
-        return contiguous(name, batched(shape, self._shape.batch), _ALIGNED, self._device)
+    def _variant(self, problem: Problem, alpha: float) -> Variant:
+        """What a call's kernel is compiled for."""
+        version, tile, epilogue, _ = self._admitted
+        counts = problem.without_products() if alpha == 0 else problem
+        return Variant.of(version.oriented(counts), tile, epilogue)
 
-
-def batched(shape: tuple[int, ...], batch: int | None) -> tuple[int, ...]:
-    """The shape of a batch of matrices, from that of one."""
-    return shape if batch is None or len(shape) == 3 else (batch, *shape)
+    def _compile(self, trans_a: bool, trans_b: bool) -> None:
+        """Load everything that a call may need."""
+        m, n, k, bias = self._planned.m, self._planned.n, self._planned.k, self._planned.bias is not None
+        unaligned = Problem.contiguous(
+            m, n, k, self._batch, trans_a=trans_a, trans_b=trans_b, aligned=False, bias=bias
+        )
+        product = self._products.build(self._planned, (), 1.0, self._admitted)
+        if self._admitted.version.traits.takes_variants:
+            self._products.build(unaligned, (), 1.0, self._admitted)
+            self._products.build(unaligned, (), 0.0, self._admitted)
+            for problem, alpha in ((self._planned, 1.0), (unaligned, 1.0), (unaligned, 0.0)):
+                self._variants.add(self._variant(problem, alpha))
+        else:
+            staging.load()
+        if product.main is not None:
+            self._config, self._loaded = product.main.config, product.main.loaded
 
 
 def plan(
@@ -236,16 +197,10 @@ def plan(
     finish = checks.epilogue_of(bool(bias), activation, epilogue)
     requested = None if version == "auto" else ladder.find(version)
     device = cuda_api.current_device()
-    shape = checks.Shape(m, n, k, batch)
-    of_a, of_b = shape.of_a(trans_a), shape.of_b(trans_b)
-    stand_ins = (
-        contiguous("a", batched(of_a, batch)),
-        contiguous("b", batched(of_b, batch)),
-        contiguous("c", shape.of_c),
-    )
-    picked = checks.choice(requested, tile, device, stand_ins, bool(trans_a), bool(trans_b))
-    chosen = picked.version
-    given = checks.arguments_given(
+    transposed = {"trans_a": bool(trans_a), "trans_b": bool(trans_b)}
+    planned = Problem.contiguous(m, n, k, batch, **transposed, bias=bool(bias))
+    picked = Choice(requested, tile or requested.default_tile) if requested else choose(device, planned.key, tile)
+    asked = checks.arguments_given(
         batch=batch,
         trans_a=trans_a,
         trans_b=trans_b,
@@ -253,6 +208,6 @@ def plan(
         activation=activation is not None,
         epilogue=epilogue is not None,
     )
-    checks.check_capabilities(chosen, given)
-    used_tile = checks.checked_tile(chosen, picked.tile, device)
-    return Plan(shape, bool(trans_a), bool(trans_b), chosen, used_tile, finish)
+    checks.check_capabilities(picked.version, asked)
+    used = checks.checked_tile(picked.version, picked.tile, device)
+    return Plan(planned, batch, **transposed, admitted=Admission(picked.version, used, finish, device))

@@ -1,26 +1,27 @@
-"""`sgemm`: validate, choose, launch."""
+"""`sgemm`: read the arguments, and hand them to the owner of the call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-import numpy as np
-from numba import cuda
 
 from numba_gemm import ladder
 from numba_gemm.auto import database
+from numba_gemm.auto.choose import choose
+from numba_gemm.auto.entry import Choice
 from numba_gemm.calls import checks
-from numba_gemm.driver import cuda_api, multiply
-from numba_gemm.driver.admitted import Admitted, Products, layout_of
-from numba_gemm.driver.operands import as_operand, wait_for_producers
-from numba_gemm.driver.product import product_of
-from numba_gemm.driver.repeat import repeat_of
+from numba_gemm.device.epilogue import Epilogue
+from numba_gemm.driver import outputs
+from numba_gemm.driver.again import again_of
+from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Admission, Operands, ThreadProducts
 from numba_gemm.driver.streams import stream_handle
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.ladder import Version
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-_products = Products()
+_products = ThreadProducts()
 
 
 def sgemm(
@@ -82,81 +83,74 @@ def sgemm(
     handle = stream_handle(stream)
 
     # What "auto" stands for may change when this process has tuned.
-    options = (requested.name if requested else database.revision(), finish, tile, trans_a, trans_b)
-    if bias is None and c is not None:
-        repeat = _products.get_repeat(a, b, c, options)
-        if repeat is not None and repeat(a, b, c, alpha, beta, handle):
-            return c
+    options = (requested.name if requested else database.revision(), finish, tile, trans_a, trans_b, pad)
+    kind: Any = None
+    if c is not None or beta == 0:
+        try:
+            kind = (a.shape, b.shape, None if c is None else c.shape, options)
+            again = _products.again.get(kind)
+        except (AttributeError, TypeError, RuntimeError):  # no array, or one without a plain shape
+            kind = again = None
+        if again is not None:
+            done = again(a, b, c, bias, alpha, beta, handle)
+            if done is not None:
+                return done
 
     matrix_a, matrix_b = as_operand(a, "a", handle), as_operand(b, "b", handle)
     vector = None if bias is None else as_operand(bias, "bias", handle)
+    if c is None and beta != 0:
+        raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
+    shape = checks.output_shape(matrix_a, matrix_b, trans_a, trans_b)
+    given = c
     if c is None:
-        if beta != 0:
-            raise ValueError(f"beta is {beta}, which adds beta · c, but there is no c; pass one or beta=0")
-        c = _new_output(matrix_a, matrix_b, vector, trans_a, trans_b)
-    matrix_c = as_operand(c, "c", handle)
-
-    # A layout that this thread has launched before needs no second look, only the places in memory do.
-    known = _products.get(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options))
-    if known is not None and known.may_launch(matrix_a, matrix_b, matrix_c, vector):
-        with cuda_api.on_device(matrix_c.device or 0):
-            known.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
-        if vector is None:
-            repeat = repeat_of(known, (a, b, c), (matrix_a, matrix_b, matrix_c))
-            if repeat is not None:
-                _products.add_repeat(a, b, c, options, repeat)
-        return c
-
-    shape = checks.shape_of(matrix_a, matrix_b, trans_a, trans_b)
-    checks.check_output(matrix_c, matrix_a, matrix_b, shape)
+        device = checks.common_device([operand for operand in (matrix_a, matrix_b, vector) if operand is not None])
+        c, matrix_c = outputs.new("c", shape, device)
+    else:
+        matrix_c = as_operand(c, "c", handle)
+        checks.check_shape_of_output(matrix_c, matrix_a, matrix_b, shape)
     if vector is not None:
-        checks.check_bias(vector, shape.n, matrix_c)
-    operands = [operand for operand in (matrix_a, matrix_b, matrix_c, vector) if operand is not None]
-    device = checks.common_device(operands)
+        checks.check_bias(vector, shape[-1])
 
-    picked = checks.choice(requested, tile, device, (matrix_a, matrix_b, matrix_c), trans_a, trans_b)
-    chosen = picked.version
-    given = checks.arguments_given(
+    operands = Operands(matrix_a, matrix_b, matrix_c, vector)
+    problem = Problem.of(matrix_a, matrix_b, matrix_c, trans_a=trans_a, trans_b=trans_b, bias=vector)
+    asked = checks.arguments_given(
         alpha=alpha,
         beta=beta,
-        batch=shape.batch,
+        batch=None if len(shape) == 2 else shape[0],
         trans_a=trans_a,
         trans_b=trans_b,
         bias=bias is not None,
         activation=activation is not None,
         epilogue=epilogue is not None,
     )
-    checks.check_capabilities(chosen, given)
-    used_tile = checks.checked_tile(chosen, picked.tile, device)
-    if not pad:
-        checks.check_whole(chosen, used_tile, matrix_a, matrix_b, matrix_c)
-
-    with cuda_api.on_device(device):
-        if chosen.takes_variants:
-            arrangement = arrange(
-                *(checks.shared_matrix(matrix_a), checks.shared_matrix(matrix_b), matrix_c),
-                trans_a=trans_a,
-                trans_b=trans_b,
-                few_rows=chosen.few_rows,
-            )
-            workspaces = _products.workspaces
-            product = product_of(chosen, used_tile, arrangement, finish, vector, alpha, beta, workspaces)
-            admitted = Admitted(product, matrix_a, matrix_b, matrix_c, vector)
-            _products.add(layout_of(matrix_a, matrix_b, matrix_c, vector, alpha, options), admitted)
-            admitted.launch(matrix_a, matrix_b, matrix_c, vector, alpha, beta, handle)
-        else:
-            wait_for_producers(operands, handle)
-            multiply.multiply(chosen, used_tile, matrix_a, matrix_b, matrix_c, handle)
+    admit = partial(_admit, operands, problem, requested, tile, finish, asked, pad)
+    product = _products.launch(operands, problem, options, alpha, beta, handle, admit)
+    if kind is not None:
+        again = again_of(product, (a, b, given, bias), shape)
+        if again is not None:
+            _products.again[kind] = again
     return c
 
 
-def _new_output(a: Operand, b: Operand, bias: Operand | None, trans_a: bool, trans_b: bool) -> Any:
-    """A new array for their product, on the device that they are on.
-
-    Raises:
-        ValueError: for shapes that do not fit, or operands on different devices.
-    """
-    shape = checks.shape_of(a, b, trans_a, trans_b)
-    device = checks.common_device([operand for operand in (a, b, bias) if operand is not None])
-    with cuda_api.on_device(device):
-        return cuda.device_array(shape.of_c, np.float32)
+def _admit(
+    operands: Operands,
+    problem: Problem,
+    requested: Version | None,
+    tile: Tile | None,
+    finish: Epilogue,
+    asked: set[str],
+    pad: bool,
+) -> Admission:
+    """Check the call, and choose what to do it with."""
+    a, b, c, bias = operands
+    checks.check_writable(c)
+    for operand in (a, b, bias):
+        if operand is not None:
+            checks.check_disjoint(c, operand)
+    device = checks.common_device(operands.present)
+    picked = Choice(requested, tile or requested.default_tile) if requested else choose(device, problem.key, tile)
+    checks.check_capabilities(picked.version, asked)
+    used = checks.checked_tile(picked.version, picked.tile, device)
+    if not pad:
+        checks.check_whole(picked.version, used, a, b, c)
+    return Admission(picked.version, used, finish, device)

@@ -9,6 +9,7 @@ modules of the device functions that kernels have in common.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -74,3 +75,14 @@ def require_aligned(array: Any, index: tuple[int, ...]) -> None:
             f"misaligned address: a 16-byte access to {address:#x}, element {tuple(map(int, index))} of an array of "
             f"shape {host.shape} at {start:#x}"
         )
+
+
+def array_at(address: int, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]) -> Any:
+    """What a simulated kernel takes as an array: memory of the host at an address, with strides in bytes."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
+
+    if 0 in shape:
+        return FakeCUDAArray(np.empty(shape, dtype))
+    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+    memory = (ctypes.c_byte * (reach + np.dtype(dtype).itemsize)).from_address(address)
+    return FakeCUDAArray(np.ndarray(shape, dtype, memoryview(memory).cast("B"), strides=strides))

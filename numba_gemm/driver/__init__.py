@@ -1,5 +1,5 @@
-"""From a product to launches: operands, grids, memory, the driver's interface; and `compare`."""
+"""From a problem to launches: operands, grids, memory, CUDA's driver; and `compare`, a version against cuBLAS."""
 
-from numba_gemm.driver.multiply import compare
+from numba_gemm.driver.compare import compare
 
 __all__ = ["compare"]

@@ -1,29 +1,15 @@
-"""The arguments of a kernel, and how Numba's calling convention lays them out in memory."""
+"""How Numba's calling convention lays out the arguments of a kernel in memory."""
 
 from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numba import types
 
-from numba_gemm.problem import Operand
-from numba_gemm.tile import FLOAT_BYTES
-
-
-class Vector(NamedTuple):
-    """A contiguous array of 4-byte numbers on the device: one part of a workspace."""
-
-    pointer: int
-    length: int
-    dtype: type[np.float32] | type[np.uint32]
-    #: Keeps the memory alive as long as the launch.
-    owner: Any = None
-
-
-Argument = Operand | Vector | int | float
+from numba_gemm.kernels.interface import Argument, Array
 
 #: Which field of an array is its address.
 DATA_FIELD = 4
@@ -34,7 +20,7 @@ _SCALARS = {types.uint32: "I", types.int64: "q", types.float32: "f"}
 
 
 def fields(kind: Any) -> str:
-    """The fields of an argument of that type, in the characters of `struct`."""
+    """The fields of an argument of a Numba type, in the characters of `struct`."""
     return _ARRAY + 2 * kind.ndim * "q" if isinstance(kind, types.Array) else _SCALARS[kind]
 
 
@@ -47,10 +33,21 @@ def offsets(parameters: tuple[str, ...]) -> tuple[int, ...]:
     )
 
 
+def strides(array: Array) -> tuple[int, ...]:
+    """The strides of an array argument, in bytes."""
+    itemsize = np.dtype(array.dtype).itemsize
+    if array.strides is not None:
+        return tuple(stride * itemsize for stride in array.strides)
+    found, stride = [], itemsize
+    for extent in reversed(array.shape):
+        found.append(stride)
+        stride *= extent
+    return tuple(reversed(found))
+
+
 def values(argument: Argument) -> tuple[int | float, ...]:
-    """What goes there."""
-    if isinstance(argument, Operand):
-        return (0, 0, argument.size, FLOAT_BYTES, argument.pointer, *argument.shape, *argument.byte_strides)
-    if isinstance(argument, Vector):
-        return (0, 0, argument.length, FLOAT_BYTES, argument.pointer, argument.length, FLOAT_BYTES)
-    return (argument,)
+    """The values of an argument's fields; an array's address and a scalar that is filled in later are 0."""
+    if isinstance(argument, Array):
+        size, itemsize = int(np.prod(argument.shape)), np.dtype(argument.dtype).itemsize
+        return (0, 0, size, itemsize, 0, *argument.shape, *strides(argument))
+    return (0.0,) if isinstance(argument, str) else (argument,)

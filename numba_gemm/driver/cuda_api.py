@@ -168,6 +168,18 @@ def device_memory(nbytes: int, stream: int) -> Iterator[int]:
         checked("cuMemFreeAsync", cu.cuMemFreeAsync(pointer, stream))
 
 
+def allocate(nbytes: int) -> int:
+    """The address of new memory on the current device."""
+    with _beside_captures():
+        return int(checked("cuMemAlloc", cu.cuMemAlloc(max(nbytes, 1))))
+
+
+def free(pointer: int) -> None:
+    """Free memory of the current context, after all that is enqueued anywhere on its device."""
+    with _beside_captures():
+        cu.cuMemFree(pointer)
+
+
 class DeviceMemory:
     """Memory on the current device for as long as this object lives, of which nobody has written a byte.
 
@@ -182,8 +194,7 @@ class DeviceMemory:
             self.pointer = self._array.ctypes.data
             return
         context = checked("cuCtxGetCurrent", cu.cuCtxGetCurrent())
-        with _beside_captures():
-            self.pointer = int(checked("cuMemAlloc", cu.cuMemAlloc(max(nbytes, 1))))
+        self.pointer = allocate(nbytes)
         weakref.finalize(self, _free, context, self.pointer).atexit = False
 
 
@@ -193,8 +204,7 @@ def _free(context: Any, pointer: int) -> None:
     if int(error) != 0:  # the context has gone, and its memory with it
         return
     try:
-        with _beside_captures():
-            cu.cuMemFree(pointer)
+        free(pointer)
     finally:
         cu.cuCtxPopCurrent()
 

@@ -11,10 +11,8 @@ from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.device.epilogue import require_compilable
 from numba_gemm.driver import arguments
 from numba_gemm.driver.cuda_api import checked, current_device
-from numba_gemm.kernels import reduce
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.ladder import Version
-from numba_gemm.tile import STATIC_SHARED_BYTES, Tile
+from numba_gemm.kernels.interface import Kernel, Variant
+from numba_gemm.tile import STATIC_SHARED_BYTES
 
 if not SIMULATOR:
     from cuda.bindings import driver as cu
@@ -39,23 +37,42 @@ class LoadedKernel:
     shared_bytes: int
 
 
-_loaded: dict[tuple[int, int], LoadedKernel] = {}
-_load_lock = threading.Lock()
+_made: dict[Kernel, Any] = {}
+_loaded: dict[tuple[Kernel, int], LoadedKernel] = {}
+#: Reentrant, because to compile may call what loads, and a signal handler may come in between.
+_lock = threading.RLock()
 
 
-def load(kernel: Any, signature: Any, dynamic_shared_bytes: int = 0) -> LoadedKernel:
+def made(kernel: Kernel) -> Any:
+    """The kernel as `cuda.jit` makes it, with its place on disk; made once, whoever asks for it first."""
+    found = _made.get(kernel)
+    if found is not None:
+        return found
+    with _lock:
+        if kernel not in _made:
+            for part in kernel.made_for:
+                if isinstance(part, Variant) and part.epilogue.function is not None:
+                    require_compilable(part.epilogue.function)
+            compiled = kernel.make(*kernel.made_for)
+            if kernel.cacheable:
+                enable_disk_cache(compiled, kernel.identity)
+            _made[kernel] = compiled
+        return _made[kernel]
+
+
+def load(kernel: Kernel, dynamic_shared_bytes: int = 0) -> LoadedKernel:
     """Compile (or fetch from disk) and load a kernel on the current device, once.
 
     `dynamic_shared_bytes` is what launches will ask for; above 48 KB the kernel has to opt in.
     """
     device = current_device()
-    key = (id(kernel), device)  # kernels are cached for the life of the process, so ids are unique
+    key = (kernel, device)
     found = _loaded.get(key)
     if found is not None:
         return found
-    with _load_lock:
+    with _lock:
         if key not in _loaded:
-            _loaded[key] = _load(kernel, signature, device, dynamic_shared_bytes)
+            _loaded[key] = _load(made(kernel), kernel.signature, device, dynamic_shared_bytes)
         return _loaded[key]
 
 
@@ -79,37 +96,3 @@ def _load(kernel: Any, signature: Any, device: int, dynamic_shared_bytes: int) -
         local_bytes=function.attrs.local,
         shared_bytes=function.attrs.shared,
     )
-
-
-_kernels: dict[tuple[str, Tile, Variant | None], Any] = {}
-_reduce_kernels: dict[tuple[Tile, Variant], Any] = {}
-_make_lock = threading.Lock()
-
-
-def gemm_kernel(version: Version, tile: Tile, variant: Variant | None = None) -> Any:
-    """The kernel of a version, tile and (for rungs with edges) variant, with its place on disk; made once."""
-    key = (version.name, tile, variant)
-    found = _kernels.get(key)
-    if found is not None:
-        return found
-    with _make_lock:
-        if key not in _kernels:
-            if variant is not None and variant.epilogue.function is not None:
-                require_compilable(variant.epilogue.function)
-            kernel = version.make_kernel(tile, variant)
-            if not version.foreign_files:  # Numba cannot cache a kernel with linked files
-                enable_disk_cache(kernel, f"{version.name} {tile!r} {variant!r}")
-            _kernels[key] = kernel
-        return _kernels[key]
-
-
-def reduce_kernel(tile: Tile, variant: Variant) -> Any:
-    """The kernel that adds up the parts of the outputs, with its place on disk; made once."""
-    variant = reduce.variant_of(variant)
-    key = (tile, variant)
-    with _make_lock:
-        if key not in _reduce_kernels:
-            kernel = reduce.make_kernel(tile, variant)
-            enable_disk_cache(kernel, f"reduce {tile!r} {variant!r}")
-            _reduce_kernels[key] = kernel
-        return _reduce_kernels[key]

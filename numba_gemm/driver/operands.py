@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import cuda_api
+from numba_gemm.driver import cuda_api, torch_tensors
+from numba_gemm.driver.torch_tensors import Reader
 from numba_gemm.problem import Operand
 from numba_gemm.tile import FLOAT_BYTES
 
@@ -43,7 +43,6 @@ def as_operand(array: Any, name: str, stream: int) -> Operand:
     return operand
 
 
-Reader = Callable[[Any, str, int], Operand]
 #: How to read each type of array that has been seen.
 _readers: dict[type, Reader] = {}
 
@@ -53,9 +52,8 @@ def _reader_of(kind: type) -> Reader:
         return _refuse_host_data
     if SIMULATOR and getattr(kind, "__cuda_ndarray__", False):
         return _from_simulator
-    torch = sys.modules.get("torch")
-    if torch is not None and issubclass(kind, torch.Tensor):
-        return _torch_reader(torch)
+    if torch_tensors.is_tensor_type(kind):
+        return torch_tensors.make_reader(_require_float32)
     return _from_protocols
 
 
@@ -80,48 +78,6 @@ def _from_protocols(array: Any, name: str, stream: int) -> Operand:
         f"{name} is a {type(array).__module__}.{type(array).__name__}; pass a float32 array in GPU memory that has "
         "__cuda_array_interface__ or __dlpack__ (Numba, PyTorch, CuPy, JAX)"
     )
-
-
-def _torch_reader(torch: Any) -> Reader:
-    """Tensors by their own attributes: the array interface would cost ten times as much, three times a call."""
-    float32, strided = torch.float32, torch.strided
-    # The raw handle, as compilers for PyTorch ask for it; the public call makes an object, in 6 µs.
-    raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
-    def current_stream(device: int) -> int:
-        handle: int = raw_stream(device) if raw_stream else torch.cuda.current_stream(device).cuda_stream
-        return handle
-
-    def read(tensor: Any, name: str, stream: int) -> Operand:
-        if tensor.requires_grad:
-            raise ValueError(f"{name} requires grad, which a kernel cannot track; pass {name}.detach()")
-        if not tensor.is_cuda:
-            raise TypeError(
-                f"{name} is a torch.Tensor on {tensor.device}; copy it to the device first, for example with "
-                f"{name}.cuda()"
-            )
-        if tensor.dtype is not float32:
-            _require_float32(str(tensor.dtype).removeprefix("torch."), name)
-        if tensor.layout is not strided or tensor.is_neg():
-            raise TypeError(
-                f"{name} is a tensor that is no plain array (sparse, or a lazy negation); make it one first"
-            )
-        device = tensor.get_device()
-        # What was enqueued on PyTorch's current stream comes first; it is what filled the tensor.
-        producer = current_stream(device)
-        shape = tuple(tensor.shape)
-        return Operand(
-            name,
-            tensor.data_ptr(),
-            shape,
-            tensor.stride(),
-            False,
-            None if 0 in shape else device,
-            producer if producer != stream else None,
-            tensor,
-        )
-
-    return read
 
 
 def _from_simulator(array: Any, name: str, _stream: int) -> Operand:
@@ -190,11 +146,6 @@ def _from_dlpack(array: Any, name: str, stream: int) -> Operand:
 def _require_float32(dtype: Any, name: str) -> None:
     if dtype != _FLOAT32:
         raise TypeError(f"{name} has dtype {dtype}; it must be float32 (numba_gemm does no conversion)")
-
-
-def contiguous(name: str, shape: tuple[int, ...], pointer: int = 4096, device: int | None = None) -> Operand:
-    """An operand as it is most likely to come: row-major, without gaps, aligned. For asking what would be done."""
-    return Operand(name, pointer, shape, _contiguous(shape), device=device)
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:

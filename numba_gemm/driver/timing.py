@@ -10,7 +10,7 @@ time is divided by their number.
 
 No host time is measured. The reading kernel keeps the GPU busy, about 40 µs on an H200, while the host enqueues events
 and launches; where the host needs longer, the GPU reaches the first event too early, which is noticed, and the kernel
-is launched twice as often. So a candidate is best prepared (`launch.prepare`), not `sgemm`.
+is launched twice as often. So a candidate is best prepared (`product.prepare_product`), not `sgemm`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from cuda.bindings import driver as cu
 from numba import cuda, float32, types, uint32
 
 from numba_gemm.driver import cuda_api
-from numba_gemm.driver.launch import prepare
+from numba_gemm.driver.launch import prepare_on
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.kernels.interface import Array, Kernel, Step
 from numba_gemm.tile import LaunchConfig
 
 Launch = Callable[[], object]
@@ -189,11 +190,14 @@ def flush_floats(l2_bytes: int) -> int:
 def prepare_flush(stream: int) -> Launch:
     """A launch that reads 2.5 times the L2."""
     l2_bytes = int(cuda.gpus[cuda_api.current_device()].L2_CACHE_SIZE)
-    buffer = cuda.to_device(np.ones(flush_floats(l2_bytes), np.float32))
-    sink = cuda.to_device(np.zeros(1, np.float32))
-    arguments = as_operand(buffer, "buffer", 0), as_operand(sink, "sink", 0)
+    count = flush_floats(l2_bytes)
+    operands = {
+        "buffer": as_operand(cuda.to_device(np.ones(count, np.float32)), "buffer", 0),
+        "sink": as_operand(cuda.to_device(np.zeros(1, np.float32)), "sink", 0),
+    }
+    kernel = Kernel(_read_kernel, (), types.void(float32[::1], float32[::1]), cacheable=False)
     config = LaunchConfig(grid=(_BLOCKS, 1), block=(_THREADS, 1))
-    return prepare(_read_kernel(), types.void(float32[::1], float32[::1]), config, arguments, stream)
+    return prepare_on(Step(kernel, config, (Array("buffer", (count,)), Array("sink", (1,)))), operands, stream)
 
 
 @cache

@@ -11,56 +11,78 @@ launches, and a plan.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+import numpy as np
+
 from numba_gemm.driver import cuda_api
 from numba_gemm.driver.cuda_api import DeviceMemory
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.interface import Part
 from numba_gemm.tile import FLOAT_BYTES
 
 #: In place of the number of the legacy default stream; others have none below 0.
 _NUMBER_OF_DEFAULT = -1
-#: Partial sums are written by 16 bytes; flags begin at a cache line of their own.
-_ALIGNED_FLOATS = 32
+#: Parts begin at a cache line of their own: 128 bytes, more than any access asks for.
+_ALIGNMENT = 128
+
+
+class Size(NamedTuple):
+    """The bytes of parts that need no initial value, and of parts that are zero before a launch, and after it."""
+
+    plain: int
+    zeroed: int
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Size:
+        """Of a workspace with these parts."""
+        return cls(
+            sum(_nbytes(part) for part in parts if not part.zeroed), sum(_nbytes(part) for part in parts if part.zeroed)
+        )
+
+
+def _nbytes(part: Part) -> int:
+    nbytes = part.length * np.dtype(part.dtype).itemsize
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 class Workspace(NamedTuple):
     """Where a launch finds its workspace."""
 
-    #: Addresses of the partial sums and of the flags.
-    sums: int
-    flags: int
+    #: Addresses of the parts that need no initial value, and of those that are zero.
+    plain: int
+    zeroed: int
     #: Keeps the memory alive; None for what ends in stream order.
     memory: DeviceMemory | None = None
 
+    def places(self, parts: Sequence[Part]) -> dict[str, int]:
+        """The addresses of the parts, one behind the other."""
+        plain, zeroed, found = self.plain, self.zeroed, {}
+        for part in parts:
+            if part.zeroed:
+                found[part.name], zeroed = zeroed, zeroed + _nbytes(part)
+            else:
+                found[part.name], plain = plain, plain + _nbytes(part)
+        return found
 
-def allocate(size: WorkspaceSize, stream: int) -> Workspace:
+
+def allocate(size: Size, stream: int) -> Workspace:
     """A workspace on the current device for launches on one stream; it lives as long as the result."""
-    memory = DeviceMemory(_nbytes(size))
+    memory = DeviceMemory(sum(size))
     return _cleared(memory.pointer, size, stream)._replace(memory=memory)
 
 
 @contextmanager
-def in_stream_order(size: WorkspaceSize, stream: int) -> Iterator[Workspace]:
+def in_stream_order(size: Size, stream: int) -> Iterator[Workspace]:
     """A workspace that exists, in stream order, for what is enqueued inside the `with`, and cleared for it."""
-    with cuda_api.device_memory(_nbytes(size), stream) as pointer:
+    with cuda_api.device_memory(sum(size), stream) as pointer:
         yield _cleared(pointer, size, stream)
 
 
-def _nbytes(size: WorkspaceSize) -> int:
-    return (_rounded(size.floats) + size.flags) * FLOAT_BYTES
-
-
-def _cleared(pointer: int, size: WorkspaceSize, stream: int) -> Workspace:
-    flags = pointer + _rounded(size.floats) * FLOAT_BYTES
-    cuda_api.zero_words(flags, size.flags, stream)
-    return Workspace(pointer, flags)
-
-
-def _rounded(floats: int) -> int:
-    return -(-floats // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
+def _cleared(pointer: int, size: Size, stream: int) -> Workspace:
+    cuda_api.zero_words(pointer + size.plain, size.zeroed // FLOAT_BYTES, stream)
+    return Workspace(pointer, pointer + size.plain)
 
 
 class Workspaces:
@@ -77,12 +99,12 @@ class Workspaces:
     def __init__(self) -> None:
         #: By device and number of the stream: a handle may be used again, by a stream that does not wait for
         #: what the one before has left to do.
-        self._kept: dict[tuple[int, int], tuple[WorkspaceSize, Workspace]] = {}
+        self._kept: dict[tuple[int, int], tuple[Size, Workspace]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def get(self, size: WorkspaceSize, stream: int, device: int | None = None) -> Workspace | None:
+    def get(self, size: Size, stream: int, device: int | None = None) -> Workspace | None:
         """The workspace for a launch on that stream of the current device, at least that large.
 
         A caller that knows which device is the current one may say so.
@@ -100,9 +122,9 @@ class Workspaces:
         kept = self._kept.get(key)
         if kept is not None:
             of_kept, workspace = kept
-            if size.floats <= of_kept.floats and size.flags <= of_kept.flags:
+            if size.plain <= of_kept.plain and size.zeroed <= of_kept.zeroed:
                 return workspace
-            size = WorkspaceSize(max(size.floats, of_kept.floats), max(size.flags, of_kept.flags))
+            size = Size(max(size.plain, of_kept.plain), max(size.zeroed, of_kept.zeroed))
         elif len(self._kept) >= self.MOST:
             del self._kept[next(iter(self._kept))]
         workspace = allocate(size, stream)

@@ -28,8 +28,8 @@ from numba_gemm.device.slots import make_owner
 from numba_gemm.device.tile_store import make_store
 from numba_gemm.device.vector import load4
 from numba_gemm.device.warp_tile import make_places
-from numba_gemm.kernels.signatures import WITH_WORKSPACE
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import WITH_WORKSPACE, Argument, Kernel, Step, Variant
+from numba_gemm.problem import Problem
 from numba_gemm.tile import LaunchConfig, Tile
 
 #: The arguments of the kernel that came before · how many parts a tile has.
@@ -128,10 +128,15 @@ def shares_of(tile: Tile, parts: int) -> int:
     return shares
 
 
-def launch_config(tile: Tile, m: int, n: int, batch: int, parts: int) -> LaunchConfig:
-    """Grid: blocks of a tile, tiles, matrices. A tile that has parts is one of few: there are not 65536 of them."""
-    tiles_n, tiles_m = tile.grid(m, n)
+def step(tile: Tile, variant: Variant, problem: Problem, parts: int, arguments_before: tuple[Argument, ...]) -> Step:
+    """The launch that follows one with these arguments.
+
+    Grid: blocks of a tile, tiles, matrices. A tile that has parts is one of few: there are not 65536 of them.
+    """
+    tiles_n, tiles_m = tile.grid(problem.m, problem.n)
     shares = shares_of(tile, parts)
     width = tile.threads // shares
     blocks = tile.bm * tile.bn // (4 * width)
-    return LaunchConfig((blocks, tiles_m * tiles_n, batch), (width, shares))
+    config = LaunchConfig((blocks, tiles_m * tiles_n, problem.batch), (width, shares))
+    kernel = Kernel(make_kernel, (tile, variant_of(variant)), SIGNATURE)
+    return Step(kernel, config, (*arguments_before, parts))

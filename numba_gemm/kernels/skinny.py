@@ -32,6 +32,7 @@ starts, and adds up its parts.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -48,8 +49,18 @@ from numba_gemm.device.part_sums import PartsShape, make_part_sums
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4
 from numba_gemm.device.weights import make_weights_load
-from numba_gemm.kernels.signatures import WorkspaceSize
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import (
+    TAKES_EVERYTHING,
+    WITH_WORKSPACE,
+    Kernel,
+    Launches,
+    Step,
+    Structure,
+    Variant,
+    sums_and_flags,
+    workspace_arguments,
+)
+from numba_gemm.problem import Problem
 from numba_gemm.tile import FLOAT_BYTES, STATIC_SHARED_BYTES, LaunchConfig, Tile
 
 #: For up to 16 rows: 8 threads share each column, 32 groups of four columns.
@@ -57,6 +68,8 @@ DEFAULT_TILE = Tile(bm=16, bn=128, bk=64, tm=16, tn=4, stages=3, tk=8)
 #: For a single row: A is so small that narrow blocks cost nothing, and 128 blocks have 4096 columns.
 GEMV_TILE = Tile(bm=1, bn=32, bk=512, tm=1, tn=4, stages=2, tk=8)
 SMALL_TILE = Tile(bm=8, bn=16, bk=8, tm=8, tn=4, stages=2, tk=4)  # eight threads, for the simulator
+STRUCTURE = Structure(a_in_lines=True, copy_a="async", copy_b="none", turns_a=False, prefetch=True)
+SIGNATURE = WITH_WORKSPACE
 
 #: Floats between the rows of A in shared memory, beyond the row: rows begin in different banks.
 _PADDING = 4
@@ -67,6 +80,18 @@ _LEAST_STEPS = 4
 _MOST_SLICES = 256
 #: Registers of a multiprocessor.
 _REGISTERS = 65536
+
+
+def resident_blocks(tile: Tile, rows: int | None = None) -> int:
+    """Blocks an SM that the launch bound asks for: as many as have room for the registers that a thread needs.
+
+    Those are 4 sums a row, two buffers of 4 · tk weights, and 48 for the rest, as compiled.
+    """
+    registers = 4 * (rows or tile.bm) + 8 * tile.tk + 48
+    return max(1, _REGISTERS // (registers * tile.threads))
+
+
+TRAITS = replace(TAKES_EVERYTHING, dynamic_shared=False, few_rows=True, resident_blocks=resident_blocks)
 
 
 def check(tile: Tile) -> None:
@@ -305,15 +330,6 @@ def _parts(tile: Tile, rows: int) -> PartsShape:
     return PartsShape(rows, tile.bn, tile.bk // tile.tk)
 
 
-def resident_blocks(tile: Tile, rows: int | None = None) -> int:
-    """Blocks an SM that the launch bound asks for: as many as have room for the registers that a thread needs.
-
-    Those are 4 sums a row, two buffers of 4 · tk weights, and 48 for the rest, as compiled.
-    """
-    registers = 4 * (rows or tile.bm) + 8 * tile.tk + 48
-    return max(1, _REGISTERS // (registers * tile.threads))
-
-
 def slices(tile: Tile, rows: int, blocks: int, k: int, multiprocessors: int) -> int:
     """Into how many slices K is best cut where C alone has `blocks`.
 
@@ -329,24 +345,16 @@ def slices(tile: Tile, rows: int, blocks: int, k: int, multiprocessors: int) -> 
     return min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_SLICES)) + 1), key=time)
 
 
-def _blocks(tile: Tile, variant: Variant, m: int, n: int) -> int:
-    """Blocks that cover C[m, n]."""
-    return -(-n // tile.bn) * -(-m // rows_of(tile, variant))
-
-
-def launch_config(
-    tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int
-) -> LaunchConfig:
-    blocks = _blocks(tile, variant, m, n)
-    cut = slices(tile, rows_of(tile, variant), blocks * batch, k, multiprocessors)
-    return LaunchConfig((blocks, cut, batch), (tile.threads, 1), shared_bytes(tile, variant))
-
-
-def workspace(tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int) -> WorkspaceSize:
-    """The sums of each slice, where there are several, and a counter for each block of C."""
-    rows, blocks = rows_of(tile, variant), _blocks(tile, variant, m, n) * batch
-    cut = slices(tile, rows, blocks, k, multiprocessors)
-    return WorkspaceSize(blocks * cut * rows * tile.bn, blocks) if cut > 1 else WorkspaceSize(0, 0)
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """One launch. Where K is cut: the sums of each slice, and a counter for each block of C."""
+    rows = rows_of(tile, variant)
+    blocks = -(-problem.n // tile.bn) * -(-problem.m // rows)
+    of_batch = blocks * problem.batch
+    cut = slices(tile, rows, of_batch, problem.k, multiprocessors)
+    workspace = sums_and_flags(of_batch * cut * rows * tile.bn, of_batch) if cut > 1 else ()
+    config = LaunchConfig((blocks, cut, problem.batch), (tile.threads, 1), shared_bytes(tile, variant))
+    kernel = Kernel(make_kernel, (tile, variant), SIGNATURE)
+    return Launches((Step(kernel, config, workspace_arguments(problem, workspace)),), workspace)
 
 
 def shared_bytes(tile: Tile, variant: Variant) -> int:

@@ -17,6 +17,7 @@ there is less to add. Cost besides rung 7's: each block writes BM · BN floats, 
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -28,28 +29,27 @@ from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.slots import make_slots
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels import reduce
+from numba_gemm.kernels.interface import (
+    WITH_WORKSPACE,
+    Kernel,
+    Launches,
+    Step,
+    Variant,
+    sums_and_flags,
+    workspace_arguments,
+)
 from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
-from numba_gemm.kernels.v7_warp_tiled import SMALL_TILE, check, make_block_product
-from numba_gemm.kernels.v8_stream_k import resident_blocks
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.v7_warp_tiled import SMALL_TILE, STRUCTURE, check, make_block_product
+from numba_gemm.kernels.v8_stream_k import TRAITS, resident_blocks
+from numba_gemm.problem import Problem
 from numba_gemm.tile import LaunchConfig, Tile
 
-__all__ = [
-    "DEFAULT_TILE",
-    "SMALL_TILE",
-    "check",
-    "launch_config",
-    "make_kernel",
-    "parts_of",
-    "shared_bytes",
-    "workspace",
-]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8, stages=2, wm=64, wn=32)
 
-#: Its blocks leave `parts_of` parts of each tile in the workspace, if there is more than one.
-LEAVES_PARTS = True
+SIGNATURE = WITH_WORKSPACE
 
 #: Fewest segments of K that are worth a block of their own: to write and read again 128 × 128 sums takes about as long
 #: as one of 16 k (128 KB at some 48 bytes a cycle, against 128 · 128 · 16 multiply-adds at 128), and so do the first
@@ -117,27 +117,30 @@ def make_split_kernel(tile: Tile, variant: Variant, deliver: Any):
     return sgemm_split_k
 
 
-def parts_of(tile: Tile, m: int, n: int, k: int, batch: int, multiprocessors: int) -> int:
+def parts_of(tile: Tile, problem: Problem, multiprocessors: int) -> int:
     """Parts of each tile: as many as the device has room for at a time, and K has work for.
 
     A block's time is that of its segments, and a constant for its sums, however many parts there are: they are
     written and read again by all multiprocessors together. So a part more always saves time while there is room.
     """
-    tiles_n, tiles_m = tile.grid(m, n)
-    room = multiprocessors * resident_blocks(tile) // (batch * tiles_m * tiles_n)
-    return max(1, min(room, -(-k // tile.bk) // _LEAST_SEGMENTS))
+    tiles_n, tiles_m = tile.grid(problem.m, problem.n)
+    room = multiprocessors * resident_blocks(tile) // (problem.batch * tiles_m * tiles_n)
+    return max(1, min(room, -(-problem.k // tile.bk) // _LEAST_SEGMENTS))
 
 
-def launch_config(
-    tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int
-) -> LaunchConfig:
-    tiles_n, tiles_m = tile.grid(m, n)
-    parts = parts_of(tile, m, n, k, batch, multiprocessors)
-    return LaunchConfig((tiles_m * tiles_n, parts, batch), (tile.threads, 1), shared_bytes(tile, variant))
+def block_per_part(tile: Tile, variant: Variant, problem: Problem, parts: int) -> LaunchConfig:
+    """Grid: tiles, parts, matrices."""
+    tiles_n, tiles_m = tile.grid(problem.m, problem.n)
+    return LaunchConfig((tiles_m * tiles_n, parts, problem.batch), (tile.threads, 1), shared_bytes(tile, variant))
 
 
-def workspace(tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int) -> WorkspaceSize:
-    """A slot of partial sums for each block, unless tiles have one part."""
-    tiles_n, tiles_m = tile.grid(m, n)
-    parts = parts_of(tile, m, n, k, batch, multiprocessors)
-    return WorkspaceSize(batch * tiles_m * tiles_n * parts * tile.bm * tile.bn if parts > 1 else 0, 0)
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """The parts, each into a slot of its own, and then what adds them up; tiles of one part go straight to C."""
+    parts = parts_of(tile, problem, multiprocessors)
+    config = block_per_part(tile, variant, problem, parts)
+    kernel = Kernel(make_kernel, (tile, variant), SIGNATURE)
+    if parts == 1:
+        return Launches((Step(kernel, config, workspace_arguments(problem, ())),))
+    workspace = sums_and_flags(math.prod(config.grid) * tile.bm * tile.bn)
+    arguments = workspace_arguments(problem, workspace)
+    return Launches((Step(kernel, config, arguments), reduce.step(tile, variant, problem, parts, arguments)), workspace)

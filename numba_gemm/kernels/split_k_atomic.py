@@ -15,23 +15,43 @@ import numpy as np
 from numba import cuda
 
 from numba_gemm.compiler.target import device_function
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.interface import (
+    AMPERE,
+    WITH_WORKSPACE,
+    Array,
+    Kernel,
+    Launches,
+    Step,
+    Traits,
+    Variant,
+    Zeros,
+    workspace_arguments,
+)
 from numba_gemm.kernels.split_k import (
     DEFAULT_TILE,
     SMALL_TILE,
+    STRUCTURE,
+    block_per_part,
     check,
-    launch_config,
     make_split_kernel,
-    shared_bytes,
+    parts_of,
 )
 from numba_gemm.kernels.v7_warp_tiled import make_block_product
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.v8_stream_k import resident_blocks
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes", "workspace"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
-#: The kernel adds to what is there: C has to be zero before.
-ADDS_TO_C = True
+TRAITS = Traits(
+    capabilities=frozenset({"transpose", "edges"}),
+    min_cc=AMPERE,
+    dynamic_shared=True,
+    takes_variants=True,
+    deterministic=False,
+    resident_blocks=resident_blocks,
+)
+SIGNATURE = WITH_WORKSPACE
 
 
 @cache
@@ -53,6 +73,9 @@ def make_kernel(tile: Tile, variant: Variant):
     return make_split_kernel(tile, variant, deliver)
 
 
-def workspace(tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int) -> WorkspaceSize:
-    """Nothing: partial sums meet in C."""
-    return WorkspaceSize(0, 0)
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """C set to zero, and then all parts, which add to it. No workspace: partial sums meet in C."""
+    c = Array("c", (problem.m, problem.n), (problem.c.lead, 1))
+    config = block_per_part(tile, variant, problem, parts_of(tile, problem, multiprocessors))
+    kernel = Kernel(make_kernel, (tile, variant), SIGNATURE)
+    return Launches((Zeros(c), Step(kernel, config, workspace_arguments(problem, ()))))

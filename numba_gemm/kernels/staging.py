@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
+from numba_gemm.kernels.interface import STAGING, Array, Kernel, Step
 from numba_gemm.tile import LaunchConfig
 
 BLOCK_ROWS, BLOCK_COLUMNS = 8, 32
@@ -37,6 +38,8 @@ def make_kernel():
     return copy_matrix
 
 
-def launch_config(rows: int, columns: int) -> LaunchConfig:
+def step(source: Array, target: Array) -> Step:
+    """The launch that copies; the target has an element."""
+    rows, columns = target.shape
     grid = (-(-columns // BLOCK_COLUMNS), min(-(-rows // BLOCK_ROWS), MAX_GRID_Y))
-    return LaunchConfig(grid=grid, block=(BLOCK_COLUMNS, BLOCK_ROWS))
+    return Step(Kernel(make_kernel, (), STAGING), LaunchConfig(grid, (BLOCK_COLUMNS, BLOCK_ROWS)), (source, target))

@@ -18,10 +18,15 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=8, bn=32, bk=1)
 SMALL_TILE = Tile(bm=2, bn=16, bk=1)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(capabilities=frozenset({"edges"}))
+STRUCTURE = Structure(shared=False, a_in_lines=False, copy_a="vectors", copy_b="vectors", turns_a=True, prefetch=False)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -51,5 +56,5 @@ def make_kernel(tile: Tile):
     return sgemm_v1
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.bn, tile.bm))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.bn, tile.bm), TRAITS)

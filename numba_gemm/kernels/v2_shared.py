@@ -21,10 +21,15 @@ import numpy as np
 from numba import cuda, float32, uint32
 
 from numba_gemm.compiler.target import launch_bounds
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=32, bn=32, bk=32)
 SMALL_TILE = Tile(bm=8, bn=8, bk=8)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits()
+STRUCTURE = Structure(a_in_lines=True, copy_a="floats", copy_b="floats", turns_a=False, prefetch=False)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -65,5 +70,5 @@ def make_kernel(tile: Tile):
     return sgemm_v2
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.bn, tile.bm))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.bn, tile.bm), TRAITS)

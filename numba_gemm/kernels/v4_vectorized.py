@@ -23,10 +23,15 @@ from numba import cuda, float32, uint32
 from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.vector import load4, store4
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)
 SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(alignment=16)
+STRUCTURE = Structure(a_in_lines=False, copy_a="vectors", copy_b="vectors", turns_a=True, prefetch=False)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -111,5 +116,5 @@ def make_kernel(tile: Tile):
     return sgemm_v4
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -29,10 +29,15 @@ from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import MAX_PENDING, AsyncCopy, foreign
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import store4
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels.interface import AMPERE, PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
 SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4, stages=3)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(min_cc=AMPERE, alignment=16, dynamic_shared=True, foreign_files=("cp_async.cu",))
+STRUCTURE = Structure(a_in_lines=True, copy_a="async", copy_b="async", turns_a=False, prefetch=True)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -136,5 +141,5 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
     return sgemm_v5
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1), shared_bytes=tile.shared_bytes)
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

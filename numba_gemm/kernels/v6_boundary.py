@@ -29,15 +29,18 @@ from numba_gemm.device.async_copy import cp_async_commit, cp_async_wait
 from numba_gemm.device.batch import moved
 from numba_gemm.device.integer import quotient
 from numba_gemm.device.shared_memory import shared_view
-from numba_gemm.device.shared_store import band_floats, make_shared_store
+from numba_gemm.device.shared_store import make_shared_store
 from numba_gemm.device.tile_copy import CopyShape, make_tile_copy
 from numba_gemm.device.tile_store import make_store
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.tile import FLOAT_BYTES, LaunchConfig, Tile
+from numba_gemm.kernels.interface import GENERAL, TAKES_EVERYTHING, Launches, Structure, Variant, general_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import FLOAT_BYTES, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
-TAKES_THROUGH_SHARED = True  # an option of its tiles
 SMALL_TILE = Tile(bm=16, bn=16, bk=4, tm=4, tn=4, stages=3)  # for the simulator, where each thread is a Python thread
+TRAITS = TAKES_EVERYTHING
+STRUCTURE = Structure(a_in_lines=False, copy_a="async", copy_b="async", turns_a=True, prefetch=True)
+SIGNATURE = GENERAL
 
 
 def check(tile: Tile) -> None:
@@ -47,7 +50,7 @@ def check(tile: Tile) -> None:
 
 
 @cache
-def make_kernel(tile: Tile, variant: Variant):
+def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
@@ -85,7 +88,7 @@ def make_kernel(tile: Tile, variant: Variant):
             store(C, row + i, column + j, M, N, acc, i, j, bias, alpha, beta)
 
     store_rows = unroll(store_row, tile.tm)
-    THROUGH_SHARED = tile.through_shared
+    THROUGH_SHARED = through_shared
     store_through_shared = make_shared_store(tile, store)
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
@@ -149,9 +152,8 @@ def make_kernel(tile: Tile, variant: Variant):
     return sgemm_v6
 
 
-def launch_config(tile: Tile, variant: Variant, m: int, n: int, batch: int) -> LaunchConfig:
-    tiles_n, tiles_m = tile.grid(m, n)
-    return LaunchConfig((tiles_m * tiles_n, 1, batch), (tile.threads, 1), shared_bytes(tile, variant))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return general_launch(make_kernel, tile, variant, problem, shared_bytes(tile, variant))
 
 
 def copy_shapes(tile: Tile, variant: Variant) -> tuple[CopyShape, CopyShape]:
@@ -163,6 +165,5 @@ def copy_shapes(tile: Tile, variant: Variant) -> tuple[CopyShape, CopyShape]:
 
 
 def shared_bytes(tile: Tile, variant: Variant) -> int:
-    """Bytes of the rings of A and B, whose rows are longer where the copy transposes; outputs may pass there later."""
-    ring = tile.stages * tile.bk * sum(copy.row for copy in copy_shapes(tile, variant))
-    return max(ring, band_floats(tile) if tile.through_shared else 0) * FLOAT_BYTES
+    """Bytes of the rings of A and B, whose rows are longer where the copy transposes."""
+    return tile.stages * tile.bk * sum(copy.row for copy in copy_shapes(tile, variant)) * FLOAT_BYTES

@@ -42,15 +42,24 @@ from numba_gemm.device.steady_copy import make_steady_copy
 from numba_gemm.device.tile_copy import make_tile_copy
 from numba_gemm.device.tile_store import make_store
 from numba_gemm.device.warp_tile import make_places
-from numba_gemm.kernels.v6_boundary import copy_shapes, launch_config, shared_bytes
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import GENERAL, TAKES_EVERYTHING, Launches, Structure, Variant, general_launch
+from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
-
-#: A block a tile, and buffers in dynamic shared memory, as in rung 6.
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes"]
 
 DEFAULT_TILE = Tile(bm=128, bn=256, bk=16, tm=16, tn=8, stages=2, wm=64, wn=64)
 SMALL_TILE = Tile(bm=16, bn=32, bk=8, tm=4, tn=4, stages=2, wm=16, wn=32)  # one warp, for the simulator
+TRAITS = TAKES_EVERYTHING
+STRUCTURE = Structure(
+    lanes="warp tile",
+    a_in_lines=False,
+    copy_a="async",
+    copy_b="async",
+    turns_a=True,
+    prefetch=True,
+    paired_fragments=True,
+)
+SIGNATURE = GENERAL
 
 #: Steps of a tile over which the copies for the next one are spread.
 COPY_STEPS = 2
@@ -212,3 +221,7 @@ def make_kernel(tile: Tile, variant: Variant):
         store(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
 
     return sgemm_v7
+
+
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return general_launch(make_kernel, tile, variant, problem, shared_bytes(tile, variant))

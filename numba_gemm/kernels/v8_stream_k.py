@@ -27,8 +27,8 @@ full (4096³: 512 tiles).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import cuda, float32, int64, uint32
@@ -41,22 +41,40 @@ from numba_gemm.device.opaque import opaque
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.slots import make_slots
 from numba_gemm.device.work import EXCHANGE, part_of_block, whole_tiles
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.interface import (
+    TAKES_EVERYTHING,
+    WITH_WORKSPACE,
+    Kernel,
+    Launches,
+    Step,
+    Variant,
+    sums_and_flags,
+    workspace_arguments,
+)
 from numba_gemm.kernels.v6_boundary import copy_shapes, shared_bytes
-from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE, SMALL_TILE, check, make_block_product
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE, SMALL_TILE, STRUCTURE, check, make_block_product
+from numba_gemm.problem import Problem
 from numba_gemm.tile import LaunchConfig, Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel", "shared_bytes", "workspace"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
+
 
 #: Threads of a multiprocessor, for the launch bound: 2 blocks of 256 (1 of them, see `Tile.resident_blocks`), or
 #: more of smaller ones.
 _BLOCK_THREADS = 256
 
 
+def resident_blocks(tile: Tile) -> int:
+    """Blocks a multiprocessor: as many threads as the launch bound of 256-thread blocks asks for."""
+    return tile.resident_blocks * max(1, _BLOCK_THREADS // tile.threads)
+
+
+TRAITS = replace(TAKES_EVERYTHING, resident_blocks=resident_blocks)
+SIGNATURE = WITH_WORKSPACE
+
+
 @cache
-def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
-    """`pause` is for tests: a device function (flags, block) that shifts blocks against each other in time."""
+def make_kernel(tile: Tile, variant: Variant):
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     A_COPY, B_COPY = copy_shapes(tile, variant)
     A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
@@ -64,7 +82,6 @@ def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
     B_OFFSET = tile.stages * tile.bk * A_COPY.row
     ACC = (tile.tm, tile.tn)
     ZERO, ONE = np.uint32(0), np.uint32(1)
-    PAUSES = pause is not None
     place, accumulate, store = make_block_product(tile, variant)
     write_sums, add_sums = make_slots(tile)
     whole_of, part_of = device_function(whole_tiles), device_function(part_of_block)
@@ -94,8 +111,6 @@ def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
             row0, col0 = tile_m * BM, tile_n * BN
             batch = int64(matrix)
             A_, B_, C_ = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
-            if PAUSES:
-                pause(flags, block)
 
             # Segment 0 is the odd one and covers K₁ = 1 … BK of K; segment s starts at K₁ + (s − 1) · BK.
             odd = uint32((K + BK - ONE) % BK + ONE)
@@ -110,8 +125,6 @@ def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
                 add_sums(sums, block - ONE, thread, acc)
             if end < segments:  # new: … and the next one goes on with it
                 write_sums(sums, block, thread, acc)
-                if PAUSES:
-                    pause(flags, block)
                 raise_flag(flags, block, thread)
             else:
                 store(C_, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)
@@ -119,15 +132,10 @@ def make_kernel(tile: Tile, variant: Variant, pause: Any = None):
     return sgemm_v8
 
 
-def resident_blocks(tile: Tile) -> int:
-    """Blocks a multiprocessor: as many threads as the launch bound of 256-thread blocks asks for."""
-    return tile.resident_blocks * max(1, _BLOCK_THREADS // tile.threads)
-
-
-def _blocks(tile: Tile, m: int, n: int, k: int, batch: int, multiprocessors: int) -> tuple[int, int, int]:
+def _blocks(tile: Tile, problem: Problem, multiprocessors: int) -> tuple[int, int, int]:
     """(blocks, tiles, segments a tile). There are never more blocks than segments."""
-    tiles_n, tiles_m = tile.grid(m, n)
-    tiles, segments = batch * tiles_m * tiles_n, max(1, -(-k // tile.bk))
+    tiles_n, tiles_m = tile.grid(problem.m, problem.n)
+    tiles, segments = problem.batch * tiles_m * tiles_n, max(1, -(-problem.k // tile.bk))
     resident = multiprocessors * resident_blocks(tile)
     if tiles >= resident:
         return resident, tiles, segments
@@ -137,16 +145,11 @@ def _blocks(tile: Tile, m: int, n: int, k: int, batch: int, multiprocessors: int
     return (tiles if whole_tiles(tiles, blocks, segments) == tiles else blocks), tiles, segments
 
 
-def launch_config(
-    tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int
-) -> LaunchConfig:
-    blocks, _, _ = _blocks(tile, m, n, k, batch, multiprocessors)
-    return LaunchConfig((blocks, 1, 1), (tile.threads, 1), shared_bytes(tile, variant))
-
-
-def workspace(tile: Tile, variant: Variant, m: int, n: int, k: int, batch: int, multiprocessors: int) -> WorkspaceSize:
-    """A slot of partial sums and a flag for each block, unless no tile is split."""
-    blocks, tiles, segments = _blocks(tile, m, n, k, batch, multiprocessors)
-    if whole_tiles(tiles, blocks, segments) == tiles:
-        return WorkspaceSize(0, 0)
-    return WorkspaceSize(blocks * tile.bm * tile.bn, blocks)
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """One launch; a slot of partial sums and a flag for each block, unless no tile is split."""
+    blocks, tiles, segments = _blocks(tile, problem, multiprocessors)
+    split = whole_tiles(tiles, blocks, segments) != tiles
+    workspace = sums_and_flags(blocks * tile.bm * tile.bn, blocks) if split else ()
+    config = LaunchConfig((blocks, 1, 1), (tile.threads, 1), shared_bytes(tile, variant))
+    kernel = Kernel(make_kernel, (tile, variant), SIGNATURE)
+    return Launches((Step(kernel, config, workspace_arguments(problem, workspace)),), workspace)

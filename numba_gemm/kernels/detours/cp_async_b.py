@@ -12,6 +12,7 @@ instruction.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -22,12 +23,18 @@ from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import intrinsic
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4, store4
-from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, check, launch_config
+from numba_gemm.kernels import v5_cp_async
+from numba_gemm.kernels.interface import AMPERE, PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, check
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 SMALL_TILE = Tile(bm=8, bn=8, bk=4, tm=4, tn=4, stages=3)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(min_cc=AMPERE, alignment=16, dynamic_shared=True)
+STRUCTURE = replace(v5_cp_async.STRUCTURE, a_in_lines=False, copy_a="vectors", turns_a=True)
+SIGNATURE = PLAIN
 
 
 @cache
@@ -134,3 +141,7 @@ def make_kernel(tile: Tile):
                 store4(C, (row0 + m + i, col0 + n + j), *four)
 
     return sgemm_cp_async_b
+
+
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -16,17 +16,23 @@ or other threads.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 from numba_gemm.compiler.target import device_function
+from numba_gemm.kernels import v4_vectorized
 from numba_gemm.kernels.detours.layouts import Layout, a_by_row, check, make_kernel_with_layout, rung_4_layout
-from numba_gemm.kernels.v4_vectorized import launch_config
+from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 DEFAULT_TILE = Tile(bm=64, bn=64, bk=64, tm=4, tn=4)
 SMALL_TILE = Tile(bm=8, bn=8, bk=4, tm=4, tn=4)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(alignment=16)
+STRUCTURE = replace(v4_vectorized.STRUCTURE, a_in_lines=True, b_in_lines=True, turns_a=False)
+SIGNATURE = PLAIN
 
 
 def layout(tile: Tile) -> Layout:
@@ -44,3 +50,7 @@ def layout(tile: Tile) -> Layout:
 @cache
 def make_kernel(tile: Tile):
     return make_kernel_with_layout(tile, layout(tile))
+
+
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -28,11 +28,25 @@ from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.order import keep_order
 from numba_gemm.device.vector import load4
-from numba_gemm.tile import WARP, LaunchConfig, Tile
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import WARP, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=1, wm=64, wn=32)
 TILE_EX9 = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=2, wm=64, wn=32)
 SMALL_TILE = Tile(bm=32, bn=16, bk=8, tm=4, tn=4, stages=1, wm=32, wn=16)  # one warp, for the simulator
+TRAITS = Traits(alignment=16)
+STRUCTURE = Structure(
+    lanes="warp lines",
+    a_in_lines=True,
+    b_in_lines=True,
+    copy_a="vectors",
+    copy_b="vectors",
+    turns_a=False,
+    prefetch=True,
+    paired_fragments=True,
+)
+SIGNATURE = PLAIN
 SMALL_TILE_EX9 = Tile(bm=32, bn=16, bk=8, tm=4, tn=4, stages=2, wm=32, wn=16)
 
 
@@ -154,5 +168,5 @@ def make_kernel(tile: Tile):
     return sgemm_ex8
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -18,13 +18,20 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
 from numba_gemm.kernels.v1_naive import check
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 DEFAULT_TILE = Tile(bm=32, bn=8, bk=1)
 SMALL_TILE = Tile(bm=4, bn=4, bk=1)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(capabilities=frozenset({"edges"}))
+STRUCTURE = Structure(
+    lanes="rows", shared=False, a_in_lines=False, copy_a="vectors", copy_b="vectors", turns_a=True, prefetch=False
+)
+SIGNATURE = PLAIN
 
 
 @cache
@@ -48,5 +55,5 @@ def make_kernel(tile: Tile):
     return sgemm_naive_rows
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.bm, tile.bn))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.bm, tile.bn), TRAITS)

@@ -10,10 +10,10 @@ moves less for the same 32 multiply-adds. What holds it back stays: two load ins
 
 from __future__ import annotations
 
-from numba_gemm.kernels.v1_naive import check, launch_config, make_kernel
+from numba_gemm.kernels.v1_naive import SIGNATURE, STRUCTURE, TRAITS, check, make_kernel, steps
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 DEFAULT_TILE = Tile(bm=16, bn=16, bk=1)
 SMALL_TILE = Tile(bm=4, bn=4, bk=1)  # for the simulator, where each thread is a Python thread

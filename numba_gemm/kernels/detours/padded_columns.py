@@ -11,15 +11,22 @@ What it costs: 128 bytes of shared memory, and no instruction.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
+from numba_gemm.kernels import v4_vectorized
 from numba_gemm.kernels.detours.layouts import Layout, make_kernel_with_layout, rung_4_layout
-from numba_gemm.kernels.v4_vectorized import DEFAULT_TILE, launch_config
+from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.v4_vectorized import DEFAULT_TILE
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 SMALL_TILE = Tile(bm=8, bn=8, bk=4, tm=4, tn=4)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(alignment=16)
+STRUCTURE = replace(v4_vectorized.STRUCTURE, a_padding=4)
+SIGNATURE = PLAIN
 #: Floats that a row of As is longer than the tile: four, so that rows still begin at multiples of 16 bytes.
 PADDING = 4
 
@@ -39,3 +46,7 @@ def layout(tile: Tile) -> Layout:
 @cache
 def make_kernel(tile: Tile):
     return make_kernel_with_layout(tile, layout(tile))
+
+
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -13,14 +13,21 @@ cure. But the stores of A, free of conflicts in rung 3, now take 64 wavefronts a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
-from numba_gemm.kernels.v3_register import DEFAULT_TILE, launch_config, make_register_kernel
+from numba_gemm.kernels import v3_register
+from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.v3_register import DEFAULT_TILE, make_register_kernel
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-__all__ = ["DEFAULT_TILE", "SMALL_TILE", "check", "launch_config", "make_kernel"]
+__all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 SMALL_TILE = Tile(bm=8, bn=8, bk=4, tm=2, tn=4)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits()
+STRUCTURE = replace(v3_register.STRUCTURE, a_padding=1)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -33,3 +40,7 @@ def check(tile: Tile) -> None:
 @cache
 def make_kernel(tile: Tile):
     return make_register_kernel(tile, a_row=tile.bk + 1)
+
+
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

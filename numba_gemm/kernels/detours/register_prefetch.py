@@ -14,6 +14,7 @@ Works on every GPU.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -23,10 +24,16 @@ from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.order import keep_order
 from numba_gemm.device.vector import load4, store4
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels import v4_vectorized
+from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=2)
 SMALL_TILE = Tile(bm=8, bn=8, bk=4, tm=4, tn=4, stages=2)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(alignment=16)
+STRUCTURE = replace(v4_vectorized.STRUCTURE, prefetch=True)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -142,5 +149,5 @@ def make_kernel(tile: Tile):
     return sgemm_register_prefetch
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.threads, 1))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)

@@ -22,11 +22,16 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.tile import LaunchConfig, Tile
+from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.problem import Problem
+from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=1, tm=8, tn=8)
 TILE_4X4 = Tile(bm=64, bn=64, bk=1, tm=4, tn=4)
 SMALL_TILE = Tile(bm=8, bn=8, bk=1, tm=2, tn=4)  # for the simulator, where each thread is a Python thread
+TRAITS = Traits(capabilities=frozenset({"edges"}))
+STRUCTURE = Structure(shared=False, a_in_lines=False, copy_a="vectors", copy_b="vectors", turns_a=True, prefetch=False)
+SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
@@ -76,5 +81,5 @@ def make_kernel(tile: Tile):
     return sgemm_thread_tile
 
 
-def launch_config(tile: Tile, m: int, n: int, k: int) -> LaunchConfig:
-    return LaunchConfig(grid=tile.grid(m, n), block=(tile.bn // tile.tn, tile.bm // tile.tm))
+def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    return plain_launch(make_kernel, tile, problem, (tile.bn // tile.tn, tile.bm // tile.tm), TRAITS)
