@@ -21,11 +21,11 @@ NOT_IMPORTED = (
     "rich",
     "torch",
     "typer",
-    "numba_gemm.analysis.models.explain",
-    "numba_gemm.analysis.code.inspection",
-    "numba_gemm.analysis.code.machine_code",
+    "numba_gemm.analysis",
     "numba_gemm.bench",
     "numba_gemm.cli",
+    "numba_gemm.plots",
+    "numba_gemm.quiz",
 )
 
 LIST_IMPORTED = f"""
@@ -33,6 +33,17 @@ import sys
 import numba_gemm
 print(numba_gemm.__file__)
 print(sorted(name for name in sys.modules if name.startswith({NOT_IMPORTED!r})))
+"""
+
+PUBLIC_NAMES = """
+import numba_gemm
+import numba_gemm.driver
+from numba_gemm import *
+
+print(sorted(set(numba_gemm.__all__) - set(dir(numba_gemm))))
+print(sorted(name for name in numba_gemm.__all__ if globals()[name] is not getattr(numba_gemm, name)))
+print(callable(numba_gemm.driver.compare), hasattr(numba_gemm, "no_such_name"))
+print(numba_gemm.__version__)
 """
 
 COMPILE_RUNG_5 = """
@@ -93,8 +104,8 @@ def test_the_wheel_holds_the_package_with_its_foreign_code_and_nothing_else(whee
     assert any(name.endswith("/LICENSE") for name in metadata)
     others = {name for name in names - metadata if not name.startswith("numba_gemm/")}
     assert not others, f"beside the package: {sorted(others)}"
-    assert "numba_gemm/tuning/data/nvidia_h200.json" in names
-    data = {name for name in names if name.startswith("numba_gemm/tuning/data/")}
+    assert "numba_gemm/auto/data/nvidia_h200.json" in names
+    data = {name for name in names if name.startswith("numba_gemm/auto/data/")}
     assert not [name for name in names - data if "test" in name or name.endswith((".pyc", ".json"))]
 
 
@@ -109,6 +120,13 @@ def test_import_needs_no_gpu_and_loads_no_heavy_modules(installed, tmp_path, sim
     file, modules = run_python(LIST_IMPORTED, installed, tmp_path, NUMBA_ENABLE_CUDASIM=simulator)
     assert Path(file) == installed / "numba_gemm" / "__init__.py"
     assert modules == "[]"
+
+
+def test_public_names_are_found_when_they_are_asked_for(installed, tmp_path):
+    not_listed, others, found, version = run_python(PUBLIC_NAMES, installed, tmp_path)
+    assert (not_listed, others, found) == ("[]", "[]", "True False")
+    (metadata,) = installed.glob("numba_gemm-*.dist-info")
+    assert metadata.name == f"numba_gemm-{version}.dist-info"
 
 
 @pytest.mark.machine_code

@@ -101,12 +101,12 @@ def inspect(
     as_json: AsJson = False,
 ) -> None:
     """Compile a version and show registers, spills and the main loop's instructions. Needs no GPU."""
-    import numba_gemm
+    from numba_gemm.analysis.code import inspection
 
     with errors_in_one_line():
         if loop and as_json:
             raise ValueError("--loop prints text; leave out --json or --loop")
-        found = numba_gemm.inspect(_number_or_name(version), arch=arch)
+        found = inspection.inspect(_number_or_name(version), arch=arch)
     if as_json:
         _print_json(found.to_dict())
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numba_gemm
+from numba_gemm.analysis.models import explain as models
 from numba_gemm.analysis.models.explain import Explanation
 
 
@@ -13,4 +13,4 @@ def explain(version: str, m: int, n: int, k: int, device: str | None, detail: bo
         ValueError, RuntimeError: like `numba_gemm.explain`.
     """
     chosen = int(version) if version.isdecimal() else version
-    return numba_gemm.explain(chosen, m, n, k, device, detail=detail)
+    return models.explain(chosen, m, n, k, device, detail=detail)

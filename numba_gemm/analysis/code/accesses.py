@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numba_gemm import ladder
-from numba_gemm.analysis.code import sass
-from numba_gemm.analysis.code.inspection import inspect_version
+from numba_gemm.analysis.code import inspection, sass
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Access, Kind, Space, Trace, trace
 from numba_gemm.hardware.quantity import require, round_up
 from numba_gemm.kernels.variant import Variant
@@ -167,10 +166,10 @@ def _accesses(version: Version, tile: Tile, arch: str | None, variant: Variant) 
     if arch is None:
         mergings = _widest(more)
     else:
-        inspection = inspect_version(
+        compiled = inspection.inspect(
             version.name, arch=arch, tile=tile, variant=variant if version.takes_variants else None
         )
-        mergings = _mergings_in(inspection.loop, tile.bk * tile.tm * tile.tn, fewer, more)
+        mergings = _mergings_in(compiled.loop, tile.bk * tile.tm * tile.tn, fewer, more)
     return Accesses(
         version=version.name if version.number is None else version.number,
         tile=tile,

@@ -181,7 +181,7 @@ class Explanation:
         return self.source == "machine code"
 
 
-def explain_version(
+def explain(
     version: int | str,
     m: int,
     n: int,
@@ -191,7 +191,30 @@ def explain_version(
     *,
     detail: bool = False,
 ) -> Explanation:
-    """The model of a version on a shape; see `numba_gemm.explain`."""
+    """What bounds a version on a shape, in what order, how long it should take, and what the next rung does about it.
+
+    A model: bytes, intensity, occupancy, waves, wavefronts of shared memory, and from them a range of time. Nothing is
+    launched and no GPU is needed. How far it is from what was measured is in notes/predictions.md.
+
+    Args:
+        version: a number or a name of `VERSIONS`.
+        m, n, k: C[m, n] = A[m, k]·B[k, n], row-major; each at least 0.
+        device: "A100", "H100", "H200", "RTX A6000", "RTX 4090", "RTX 5080" in any case, or a `Hardware`. By default
+            the GPU at hand, and an H200, which the stored results are from, where there is none.
+        tile: the tile to explain instead of the version's default.
+        detail: compile the version, which takes seconds, and take registers and instructions from its machine code;
+            otherwise they are what the tile needs. Needs what `inspect` needs.
+
+    Returns:
+        An `Explanation`: figures as attributes, `.to_dict()` for machines, tables by `rich.print`.
+
+    Raises:
+        TypeError: for an argument of another type.
+        ValueError: for an unknown version or device, a negative size, a tile that the version cannot use, or a version
+            that the device cannot run.
+        RuntimeError: with `detail`, in Numba's simulator or without nvdisasm.
+
+    """
     found, tile = _version_and_tile(version, tile)
     for name, size in (("m", m), ("n", n), ("k", k)):
         if not isinstance(size, int) or isinstance(size, bool):
@@ -284,10 +307,10 @@ def _device(device: str | Hardware | None) -> Hardware:
 
 
 def _machine_code(version: Version, tile: Tile, device: Hardware) -> Inspection:
-    from numba_gemm.analysis.code.inspection import inspect_version
+    from numba_gemm.analysis.code.inspection import inspect
 
     arch = "sm_{}{}".format(*device.compute_capability)
-    return inspect_version(version.name, arch=arch, tile=tile)
+    return inspect(version.name, arch=arch, tile=tile)
 
 
 def _registers(version: Version, parts: structure.Structure, tile: Tile, device: Hardware) -> int:

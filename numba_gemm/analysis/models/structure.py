@@ -195,8 +195,8 @@ def shared_loads(structure: Structure, tile: Tile) -> float:
 def _fragment_reads(structure: Structure, tile: Tile) -> list[_Read]:
     """All reads for the fragments of A and B.
 
-    Where a tile lies in lines, [m, k], the compiler reads four k of one at once
-    (tests/kernels/test_machine_code.py), unless lines do not begin at multiples of 16 bytes. Other reads are of four neighbours, where a thread has four.
+    Where a tile lies in lines, [m, k], the compiler reads four k of one at once (tests/kernels/test_machine_code.py),
+    unless lines do not begin at multiples of 16 bytes. Other reads are of four neighbours, where a thread has four.
     """
     places = [_thread_place(structure, tile, lane) for lane in range(min(WARP, tile.threads))]
     rows = [[_line(structure, m, i, tile.tm, tile.wm) for m, _ in places] for i in range(tile.tm)]
