@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from numba_gemm.plots.results import BENCHMARKS
+
 CHECKOUT = Path(__file__).parents[1]
 
 #: What `import numba_gemm` has no use for: command line, plots, other array libraries, reading machine code.
@@ -93,26 +95,35 @@ def installed(wheel, tmp_path_factory):
     return folder
 
 
-def test_the_wheel_holds_the_package_with_its_foreign_code_and_nothing_else(wheel):
+def test_the_wheel_holds_the_package_with_its_foreign_code_and_results_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     package = CHECKOUT / "numba_gemm"
     sources = {f"numba_gemm/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     assert sources <= names
     assert {"numba_gemm/py.typed", "numba_gemm/ptx/cp_async.cu", "numba_gemm/ptx/cp_async.ptx"} <= names
+    code = {name for name in names if name.endswith(".py")}
+    assert code == sources, "of the repository, a wheel holds the library alone: no benchmarks, no writers of notes"
     metadata = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     assert any(name.endswith("/LICENSE") for name in metadata)
     others = {name for name in names - metadata if not name.startswith("numba_gemm/")}
     assert not others, f"beside the package: {sorted(others)}"
-    assert "numba_gemm/auto/data/nvidia_h200.json" in names
-    data = {name for name in names if name.startswith("numba_gemm/auto/data/")}
-    assert not [name for name in names - data if "test" in name or name.endswith((".pyc", ".json"))]
+    data = {name for name in names if name.endswith(".json")}
+    assert data == {"numba_gemm/auto/data/nvidia_h200.json", "numba_gemm/results/benchmarks.json"}
+    assert not [name for name in names if "test" in name or name.endswith(".pyc")]
 
 
 def test_foreign_code_is_found_inside_the_installation(installed, tmp_path):
     code = "from numba_gemm.device.async_copy import foreign_source; print(foreign_source('cp_async.cu'))"
     (found,) = run_python(code, installed, tmp_path)
     assert Path(found) == installed / "numba_gemm" / "ptx" / "cp_async.cu"
+
+
+def test_results_are_found_inside_the_installation(installed, tmp_path):
+    code = "from numba_gemm.plots.results import load, stored_results; print(load(stored_results()).path)"
+    (found,) = run_python(code, installed, tmp_path)
+    assert Path(found) == installed / "numba_gemm" / "results" / BENCHMARKS.name
+    assert Path(found).read_bytes() == (CHECKOUT / BENCHMARKS).read_bytes()
 
 
 @pytest.mark.parametrize("simulator", ["0", "1"])
