@@ -41,7 +41,7 @@ def show_judged(judged: Judged, console: Console) -> None:
 
 
 def show_hint(entry: Entry, console: Console) -> None:
-    """How to get there."""
+    """How to get to the answer."""
     console.print(Text.assemble(("Hint: ", "bold"), entry.question.hint))
 
 
@@ -56,12 +56,12 @@ def show_solution(entry: Entry, console: Console) -> None:
 
 
 def show_explanation(entry: Entry, console: Console) -> None:
-    """Why."""
+    """Why the right answer is right."""
     console.print(Text(entry.question.explanation))
 
 
 def show_catalogue(entries: Sequence[Entry], console: Console) -> None:
-    """One line a question."""
+    """One line per question."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("topic")
@@ -80,6 +80,6 @@ def show_catalogue(entries: Sequence[Entry], console: Console) -> None:
 
 
 def show_score(right: int, wrong: int, open_answers: int, console: Console) -> None:
-    """What came of it."""
+    """How many answers were right, and how many wrong."""
     own = f", {open_answers} in your own words" if open_answers else ""
     console.print(Text.assemble((f"{right} right", _RIGHT), ", ", (f"{wrong} wrong", _WRONG if wrong else ""), own))

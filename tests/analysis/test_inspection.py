@@ -30,7 +30,7 @@ KEYS = [
 LOOP_KEYS = ["instructions", "ffma", "ffma_share", "operand_fetches_per_ffma", "bank_triples", "barriers", "mix"]
 
 
-#: Detours that differ from a rung in the kernel alone are compiled in test_machine_code_detours.py.
+#: Detours that differ from a rung in the kernel alone are compiled in tests/kernels/test_machine_code.py.
 INSPECTED = [v for v in VERSIONS if v.number is not None or v.foreign_files or v.a_k_major or v.takes_variants]
 
 

@@ -6,7 +6,7 @@ read from the main loop: accesses to each array are merged in the way that gives
 stand there. Arrays that only the rest of the kernel accesses are taken to be merged as widely as the source allows.
 
 A block is traced for two lengths of K, a whole number of tiles each, the same but for one. The difference is what
-one tile of K costs; the rest is done once a block: the first copies where they differ from the later ones, and C.
+one tile of K costs; the rest is done once per block: the first copies where they differ from the later ones, and C.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ Mergings = dict[tuple[str, Kind], Merging]
 
 
 class Site(NamedTuple):
-    """A line of the source and what it does: accesses of so many bytes a thread to an array."""
+    """A line of the source and what it does: accesses of so many bytes per thread to an array."""
 
     array: str
     space: Space
@@ -70,7 +70,7 @@ class Site(NamedTuple):
     bytes: int
 
 
-#: Requests of warps, one a row: for each lane the index of its first float, or `tracing.NOT_ACCESSED`.
+#: Requests of warps, one per row: for each lane the index of its first float, or `tracing.NOT_ACCESSED`.
 Requests = npt.NDArray[np.int64]
 
 
@@ -251,7 +251,7 @@ def _widest(accesses: Iterable[Access]) -> Mergings:
 
 
 def _mergings_in(loop: sass.Loop, ffma: int, fewer: tuple[Access, ...], more: tuple[Access, ...]) -> Mergings:
-    """Those with which one tile of K, with `ffma` FFMAs a thread, has the instructions of the main loop."""
+    """Those with which one tile of K, with `ffma` FFMAs per thread, has the instructions of the main loop."""
     mergings: Mergings = {}
     for (space, kind), opcode in _OPCODES.items():
         in_loop = Counter(instruction.access_bytes for instruction in sass.select(loop.body, opcode))

@@ -82,7 +82,7 @@ class Inspection:
         }
 
     def loop_listing(self) -> str:
-        """The main loop in SASS, an instruction a line behind its address; branches name addresses.
+        """The main loop in SASS, an instruction per line behind its address; branches name addresses.
 
         Where the Python line is known that the instructions came from, it stands above them.
         """

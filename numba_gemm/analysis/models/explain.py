@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba_gemm.analysis.code.inspection import Inspection
 
-#: Registers of a thread besides its outputs, where nothing passes through shared memory: fragments, pointers, strides.
+#: Registers per thread besides its outputs, where nothing passes through shared memory: fragments, pointers, strides.
 #: Of such kernels the source documents report 39 for 16 outputs and 114 for 64, and the naive one here has 32.
 OVERHEAD_WITHOUT_SHARED = 28
 
@@ -60,8 +60,8 @@ class Explanation:
         logical_global_bytes: reads of A and B that the kernel issues.
         shared_wavefronts_per_ffma: least and most wavefronts of shared memory for an FFMA of a warp; None without.
         ffma_share: FFMA over instructions, as the tile needs them or, with machine code, as they are.
-        registers: 32-bit registers a thread.
-        shared_bytes: bytes of shared memory a block.
+        registers: 32-bit registers per thread.
+        shared_bytes: bytes of shared memory per block.
         source: "tile" or "machine code": where registers and instructions come from.
         occupancy: blocks and warps of a multiprocessor, and what limits them.
         waves: how the grid lies on the device.

@@ -13,7 +13,7 @@ MILLI = 1e-3
 
 
 def draw(results: Results) -> Figure:
-    """One panel a size, a bar a version."""
+    """One panel per size, a bar per version."""
     compared = comparisons(results.stored)
     sizes = sorted({each.explanation.m for each in compared}, reverse=True)
     versions = list(dict.fromkeys(each.explanation.version for each in compared))

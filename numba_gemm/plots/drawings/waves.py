@@ -13,7 +13,7 @@ from numba_gemm.plots.subjects import DEVICE, WAVE_SIZES, WAVE_VERSION
 
 
 def draw() -> Figure:
-    """For each cube, one box a wave, filled as far as the device is."""
+    """For each cube, one box per wave, filled as far as the device is."""
     version = ladder.find(WAVE_VERSION)
     grids = {size: explain(version.name, size, size, size, DEVICE).waves for size in WAVE_SIZES}
     slots = max(found.slots for found in grids.values())
