@@ -53,7 +53,7 @@ tables: $(READY)
 	$(PYTHON) -m benchmarks.report
 	$(PYTHON) -m notes.make.predictions
 	$(PYTHON) -m notes.make.claims
-	$(PYTHON) -m numba_gemm.notes
+	$(PYTHON) -m notes.make
 	$(PYTHON) -m numba_gemm.cli plot --out notes/pictures
 
 results: bench
@@ -61,13 +61,14 @@ results: bench
 
 # Fills in the generated parts of notes/, then builds them into site/. To read: python -m http.server -d site
 docs: $(READY)
-	$(PYTHON) -m numba_gemm.notes
+	$(PYTHON) -m notes.make
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict
 
 lint: $(READY)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
+	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
 format: $(READY)
 	$(PYTHON) -m ruff check --fix .

@@ -1,10 +1,10 @@
 """Hold the models `banks` and `sectors` against the hardware counters of a GPU.
 
-`python benchmarks/counters.py [VERSION …] [--shape MxNxK]` on a machine with a GPU and Nsight Compute (`ncu`):
-rungs 1 to 7 at 4096x4096x4096 if nothing else is said. Three tables are printed: single accesses to shared memory of one warp, which
-show the rule itself; stores of many warps, alone and beside loads of global memory; and whole products. Exit status 1
-if a prediction is off by more than a hundredth; 2 without `ncu`, or where the driver lets nobody but the administrator
-read counters.
+`python benchmarks/counters.py [VERSION …] [--shape MxNxK]` on a machine with a GPU and Nsight Compute (`ncu`): rungs 1
+to 7 at 4096x4096x4096 if nothing else is said. Three tables are printed: single accesses to shared memory of one warp,
+which show the rule itself; stores of many warps, alone and beside loads of global memory; and whole products. Exit
+status 1 if a prediction is off by more than a hundredth; 2 without `ncu`, or where the driver lets nobody but the
+administrator read counters.
 
 `--worker` is what `ncu` runs: one launch for each row, in order.
 """
@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import probes
-import profiler
 from numba import cuda
 
+from benchmarks import probes, profiler
 from numba_gemm import ladder
 from numba_gemm.analysis.code import banks
 from numba_gemm.analysis.code.accesses import version_accesses
@@ -114,7 +113,7 @@ def measure(names: Sequence[str], shape: tuple[int, int, int]) -> list[dict[str,
     """The counters of `worker`'s launches."""
     available = profiler.available()
     more = [metric for metric in MORE_METRICS if metric.removesuffix(".sum") in available]
-    arguments = [__file__, "--worker", "--shape", "x".join(map(str, shape)), *names]
+    arguments = ["-m", "benchmarks.counters", "--worker", "--shape", "x".join(map(str, shape)), *names]
     return profiler.profile((*METRICS, *more), arguments, 2 * len(list(probes.patterns())) + 2 + len(names))
 
 
@@ -215,7 +214,7 @@ def version_lines(name: str, shape: tuple[int, int, int], arch: str | None, row:
 def compare(
     names: Sequence[str], shape: tuple[int, int, int], arch: str | None
 ) -> tuple[list[Line], list[Line], list[Line]]:
-    """The lines of the probes.patterns, the crowds and the versions; models and counters at the same time."""
+    """The lines of the patterns, the crowds and the versions; models and counters at the same time."""
     with ThreadPoolExecutor(1) as pool:
         measuring = pool.submit(measure, names, shape)
         for name in names:  # compiles, and keeps what it finds

@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import profiler
-
+from benchmarks import profiler
 from notes.make.claims_of_sweeps import IN_PAIRS, NOT_AHEAD, PREFETCHING
 from notes.make.evidence import COUNTERS, SIZE
 from numba_gemm.bench.environment import describe
@@ -74,7 +73,7 @@ def figures(rows: Sequence[Mapping[str, str]]) -> dict[str, dict[str, float]]:
 
 def measure() -> dict[str, Any]:
     """What is stored."""
-    rows = profiler.profile(tuple(METRICS.values()), [__file__, "--worker"], len(VERSIONS))
+    rows = profiler.profile(tuple(METRICS.values()), ["-m", "benchmarks.stalls", "--worker"], len(VERSIONS))
     return {
         "machine_info": describe(),
         "datetime": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Measurement, Target, clock, shared_problem
 
+from benchmarks.conftest import Measurement, Target, clock, shared_problem
 from numba_gemm import ladder, plan
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.driver import blas, multiply

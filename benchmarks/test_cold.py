@@ -11,8 +11,8 @@ import statistics
 from collections.abc import Mapping
 
 import pytest
-from conftest import Measurement, Target, clock, stop_unless_timed
 
+from benchmarks.conftest import Measurement, Target, clock, stop_unless_timed
 from numba_gemm import Version, ladder
 from numba_gemm.bench.measure import Harness
 from numba_gemm.driver import multiply

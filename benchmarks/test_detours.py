@@ -6,8 +6,8 @@ Those for few rows are left out: 4096 rows would have them read B hundreds of ti
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock
 
+from benchmarks.conftest import Measurement, clock
 from numba_gemm import VERSIONS, Version
 from numba_gemm.driver.comparison import Problem
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Measurement, Target, clock
 from numba import cuda
 
+from benchmarks.conftest import Measurement, Target, clock
 from numba_gemm.accuracy import Reference
 from numba_gemm.auto.choose import choose
 from numba_gemm.auto.entry import Key

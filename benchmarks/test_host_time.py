@@ -13,9 +13,9 @@ from statistics import median
 from typing import Any
 
 import pytest
-from conftest import clock, stop_unless_timed
 
 import numba_gemm
+from benchmarks.conftest import clock, stop_unless_timed
 from numba_gemm import ladder
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.driver import blas

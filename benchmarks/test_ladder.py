@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock
 
+from benchmarks.conftest import Measurement, clock
 from numba_gemm import Version
 from numba_gemm.driver.comparison import Problem
 from numba_gemm.ladder import RUNGS

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from conftest import Measurement, Target, clock
 from cuda.bindings import driver as cu
 
+from benchmarks.conftest import Measurement, Target, clock
 from numba_gemm import Tile, ladder
 from numba_gemm.analysis.models.occupancy import filling_shared_bytes, occupancy
 from numba_gemm.analysis.models.waves import waves

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from conftest import Measurement, clock
 
+from benchmarks.conftest import Measurement, clock
 from numba_gemm import ladder
 from numba_gemm.driver.comparison import Problem
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Measurement, Target, clock, shared_problem
 from cuda.bindings import driver as cu
 from numba import cuda
 
+from benchmarks.conftest import Measurement, Target, clock, shared_problem
 from numba_gemm import Tile, ladder, plan
 from numba_gemm.analysis.models import gemv
 from numba_gemm.bench.limits import ffma_limit

@@ -7,8 +7,8 @@ additions.
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock
 
+from benchmarks.conftest import Measurement, clock
 from numba_gemm import ladder
 from numba_gemm.driver.comparison import Problem
 

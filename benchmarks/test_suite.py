@@ -7,8 +7,8 @@ a call, what "auto" stood for, and all peers.
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock, stop_unless_timed
 
+from benchmarks.conftest import Measurement, clock, stop_unless_timed
 from numba_gemm import ladder
 from numba_gemm.bench.candidates import AUTO
 from numba_gemm.bench.measure import ROUNDS, Harness, ShapeRun, silent

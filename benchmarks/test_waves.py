@@ -7,8 +7,8 @@ blocks have a multiprocessor each, and one with two blocks on each, have the sam
 from __future__ import annotations
 
 import pytest
-from conftest import Measurement, clock, shared_problem
 
+from benchmarks.conftest import Measurement, clock, shared_problem
 from numba_gemm import Version, ladder
 from numba_gemm.analysis.models.occupancy import occupancy
 from numba_gemm.analysis.models.structure import dynamic_shared_bytes

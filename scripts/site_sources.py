@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "source"
 LANGUAGES = {".py": "python", ".cu": "cuda", ".json": "json", ".yml": "yaml", ".toml": "toml"}
 
-_LINK = re.compile(r"\[(?P<label>[^\]]*)\]\((?P<path>[^)#\s:]+)(?:#L(?P<line>\d+))?(?P<title> \"[^\"]*\")?\)")
+_LINK = re.compile(r"\[(?P<label>[^\]]*)\]\((?P<path>[^)#\s:]+)(?P<anchor>#[^)\s]+)?(?P<title> \"[^\"]*\")?\)")
+_LINE = re.compile(r"^#L(\d+)$")
 _LINE_ID = re.compile(r'id="(__codelineno-[\d-]+)"')
 _MARK = re.compile(r"<!-- [^>]*: generated -->|<!-- end -->")
 
@@ -50,7 +51,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         if source is None and note is None:
             return match[0]
         target = posixpath.relpath(note or _page_of(source), posixpath.dirname(page.file.src_uri) or ".")
-        anchor = f"#__codelineno-0-{match['line']}" if match["line"] else ""
+        anchor = _LINE.sub(r"#__codelineno-0-\1", match["anchor"] or "")
         return f"[{match['label']}]({target}{anchor})"
 
     return _LINK.sub(pointed, _MARK.sub("", markdown))

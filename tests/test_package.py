@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from numba_gemm.plots.results import BENCHMARKS
+
 CHECKOUT = Path(__file__).parents[1]
 
 #: What `import numba_gemm` has no use for: command line, plots, other array libraries, reading machine code.
@@ -21,11 +23,11 @@ NOT_IMPORTED = (
     "rich",
     "torch",
     "typer",
-    "numba_gemm.analysis.models.explain",
-    "numba_gemm.analysis.code.inspection",
-    "numba_gemm.analysis.code.machine_code",
+    "numba_gemm.analysis",
     "numba_gemm.bench",
     "numba_gemm.cli",
+    "numba_gemm.plots",
+    "numba_gemm.quiz",
 )
 
 LIST_IMPORTED = f"""
@@ -33,6 +35,17 @@ import sys
 import numba_gemm
 print(numba_gemm.__file__)
 print(sorted(name for name in sys.modules if name.startswith({NOT_IMPORTED!r})))
+"""
+
+PUBLIC_NAMES = """
+import numba_gemm
+import numba_gemm.driver
+from numba_gemm import *
+
+print(sorted(set(numba_gemm.__all__) - set(dir(numba_gemm))))
+print(sorted(name for name in numba_gemm.__all__ if globals()[name] is not getattr(numba_gemm, name)))
+print(callable(numba_gemm.driver.compare), hasattr(numba_gemm, "no_such_name"))
+print(numba_gemm.__version__)
 """
 
 COMPILE_RUNG_5 = """
@@ -82,20 +95,22 @@ def installed(wheel, tmp_path_factory):
     return folder
 
 
-def test_the_wheel_holds_the_package_with_its_foreign_code_and_nothing_else(wheel):
+def test_the_wheel_holds_the_package_with_its_foreign_code_and_results_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     package = CHECKOUT / "numba_gemm"
     sources = {f"numba_gemm/{path.relative_to(package).as_posix()}" for path in package.rglob("*.py")}
     assert sources <= names
     assert {"numba_gemm/py.typed", "numba_gemm/ptx/cp_async.cu", "numba_gemm/ptx/cp_async.ptx"} <= names
+    code = {name for name in names if name.endswith(".py")}
+    assert code == sources, "of the repository, a wheel holds the library alone: no benchmarks, no writers of notes"
     metadata = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     assert any(name.endswith("/LICENSE") for name in metadata)
     others = {name for name in names - metadata if not name.startswith("numba_gemm/")}
     assert not others, f"beside the package: {sorted(others)}"
-    assert "numba_gemm/tuning/data/nvidia_h200.json" in names
-    data = {name for name in names if name.startswith("numba_gemm/tuning/data/")}
-    assert not [name for name in names - data if "test" in name or name.endswith((".pyc", ".json"))]
+    data = {name for name in names if name.endswith(".json")}
+    assert data == {"numba_gemm/auto/data/nvidia_h200.json", "numba_gemm/results/benchmarks.json"}
+    assert not [name for name in names if "test" in name or name.endswith(".pyc")]
 
 
 def test_foreign_code_is_found_inside_the_installation(installed, tmp_path):
@@ -104,11 +119,25 @@ def test_foreign_code_is_found_inside_the_installation(installed, tmp_path):
     assert Path(found) == installed / "numba_gemm" / "ptx" / "cp_async.cu"
 
 
+def test_results_are_found_inside_the_installation(installed, tmp_path):
+    code = "from numba_gemm.plots.results import load, stored_results; print(load(stored_results()).path)"
+    (found,) = run_python(code, installed, tmp_path)
+    assert Path(found) == installed / "numba_gemm" / "results" / BENCHMARKS.name
+    assert Path(found).read_bytes() == (CHECKOUT / BENCHMARKS).read_bytes()
+
+
 @pytest.mark.parametrize("simulator", ["0", "1"])
 def test_import_needs_no_gpu_and_loads_no_heavy_modules(installed, tmp_path, simulator):
     file, modules = run_python(LIST_IMPORTED, installed, tmp_path, NUMBA_ENABLE_CUDASIM=simulator)
     assert Path(file) == installed / "numba_gemm" / "__init__.py"
     assert modules == "[]"
+
+
+def test_public_names_are_found_when_they_are_asked_for(installed, tmp_path):
+    not_listed, others, found, version = run_python(PUBLIC_NAMES, installed, tmp_path)
+    assert (not_listed, others, found) == ("[]", "[]", "True False")
+    (metadata,) = installed.glob("numba_gemm-*.dist-info")
+    assert metadata.name == f"numba_gemm-{version}.dist-info"
 
 
 @pytest.mark.machine_code

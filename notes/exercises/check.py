@@ -13,9 +13,8 @@ from pathlib import Path
 os.environ["NUMBA_ENABLE_CUDASIM"] = "1"  # before Numba is imported
 
 from checker.exercises import EXERCISES, check
+from checker.screen import show_report
 from rich.console import Console
-
-from numba_gemm.quiz.screen import show_report
 
 
 def main(command_line: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Fill in everything generated in `notes/`: `python -m numba_gemm.notes [--check]` in a checkout.
+"""Fill in everything generated in `notes/`: `python -m notes.make [--check]` in a checkout.
 
 With `--check` nothing is written, and the exit status is 1 if a page is stale.
 """
@@ -18,7 +18,7 @@ def main(arguments: list[str]) -> int:
     stale = [name for name, text in filled.items() if text != (NOTES / name).read_text(encoding="utf-8")]
     if "--check" in arguments:
         for name in stale:
-            print(f"{NOTES / name} is stale: run python -m numba_gemm.notes", file=sys.stderr)
+            print(f"{NOTES / name} is stale: run python -m notes.make", file=sys.stderr)
         return 1 if stale else 0
     for name in stale:
         (NOTES / name).write_text(filled[name], encoding="utf-8")

@@ -10,7 +10,6 @@ that stand beside the claims, and in `claims_of_sweeps`.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,13 +27,13 @@ from notes.make.claims_of_sweeps import (
     partial_wave,
     split_k_at_few_rows,
 )
-from notes.make.evidence import RESULTS, SIZE, Evidence, stored_counters
+from notes.make.evidence import SIZE, Evidence, stored_benchmarks, stored_counters
 from notes.make.generated import write_or_check
 from notes.make.verdict import HOLDS, OUTCOMES, PARTLY, UNKNOWN, Judge, Verdict, outcome
 from numba_gemm import ladder
 from numba_gemm.analysis.code import sass
 from numba_gemm.analysis.code.banks import banks
-from numba_gemm.analysis.code.inspection import Inspection, inspect_version
+from numba_gemm.analysis.code.inspection import Inspection, inspect
 from numba_gemm.analysis.code.sectors import sectors
 from numba_gemm.analysis.models import shared_memory
 from numba_gemm.analysis.models.occupancy import occupancy
@@ -47,7 +46,7 @@ PAGE = Path("notes/claims.md")
 @cache
 def code(version: str, tile: Tile | None = None) -> Inspection:
     """A version's machine code for sm_90."""
-    return inspect_version(version, arch="sm_90", tile=tile)
+    return inspect(version, arch="sm_90", tile=tile)
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Claim:
 
 
 def by_tests(*places: str) -> Judge:
-    """Decided by tests of this project, named as file::function: a failure would stop a release."""
+    """Decided by tests of this project, as file::function from `tests/`: a failure would stop a release."""
 
     def judge(_: Evidence) -> Verdict:
         return Verdict(HOLDS, "asserted by " + ", ".join(f"`{place}`" for place in places))
@@ -154,7 +153,7 @@ def widths_of_rung_4(_: Evidence) -> Verdict:
     return Verdict(
         outcome(widths[name] == expected[name] for name in expected),
         "; ".join(f"{name}: {', '.join(map(str, found))} bytes" for name, found in widths.items())
-        + "; stores of 16 bytes to C: `test_machine_code.py::test_vectorized_moves_sixteen_bytes`",
+        + "; stores of 16 bytes to C: `kernels/test_machine_code.py::test_vectorized_moves_sixteen_bytes`",
     )
 
 
@@ -405,8 +404,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Padding with zeros is exact, and nothing is read or written outside",
         "tests",
         by_tests(
-            "test_sgemm.py::test_integers_that_tf32_cannot_hold_are_exact",
-            "test_sgemm_memory.py::test_all_operands_in_a_layout",
+            "calls/test_sgemm.py::test_integers_that_tf32_cannot_hold_are_exact",
+            "calls/test_sgemm_memory.py::test_all_operands_in_a_layout",
         ),
     ),
     Claim(
@@ -422,8 +421,8 @@ CLAIMS: tuple[Claim, ...] = (
         every(
             split_k_at_few_rows,
             by_tests(
-                "test_stream_k.py::test_atomic_additions_change_from_run_to_run",
-                "test_split_k.py::test_parts_are_added_in_one_order",
+                "kernels/test_stream_k.py::test_atomic_additions_change_from_run_to_run",
+                "kernels/test_split_k.py::test_parts_are_added_in_one_order",
             ),
         ),
     ),
@@ -431,7 +430,7 @@ CLAIMS: tuple[Claim, ...] = (
         28,
         "Stream-K deals every segment out once, in equal shares",
         "tests",
-        by_tests("test_segments.py::test_stream_k", "test_segments.py::test_stream_k_covers_once"),
+        by_tests("analysis/test_segments.py::test_stream_k", "analysis/test_segments.py::test_stream_k_covers_once"),
     ),
     Claim(
         29,
@@ -461,7 +460,7 @@ CLAIMS: tuple[Claim, ...] = (
         33,
         "Of a LLaMA's work, nearly all are matrix products",
         "tests",
-        by_tests("test_llm.py::test_shares", "test_llm.py::test_elementwise_is_little"),
+        by_tests("analysis/test_llm.py::test_shares", "analysis/test_llm.py::test_elementwise_is_little"),
     ),
     Claim(
         34,
@@ -473,7 +472,7 @@ CLAIMS: tuple[Claim, ...] = (
         35,
         "All four layouts and a fused epilogue are right",
         "tests",
-        by_tests("test_layouts.py::test_flags_and_orders", "test_epilogue.py::test_all_together"),
+        by_tests("calls/test_layouts.py::test_flags_and_orders", "calls/test_epilogue.py::test_all_together"),
     ),
 )
 
@@ -518,7 +517,7 @@ def page(stored: dict[str, Any], counters: dict[str, Any] | None = None) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or say whether it is stale."""
-    text = page(json.loads(RESULTS.read_text(encoding="utf-8")), stored_counters())
+    text = page(stored_benchmarks(), stored_counters())
     complaint = f"{PAGE} is stale: run python -m notes.make.claims"
     return write_or_check(PAGE, text, arguments, complaint)
 

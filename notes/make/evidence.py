@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from numba_gemm.hardware import devices
+from numba_gemm.plots.results import BENCHMARKS
 
-RESULTS = Path("benchmarks/results/benchmarks.json")
-#: Written by `python benchmarks/stalls.py`; there may be none.
+#: Written by `python benchmarks/stalls.py`, from the root of a checkout; there may be none.
 COUNTERS = Path("benchmarks/results/counters.json")
-#: The cube that rates and ratios are stated for.
+#: M, N and K of the product that the notes are about: predictions, rates and ratios are stated for it.
 SIZE = 4096
 
 
@@ -86,9 +86,17 @@ class Evidence:
         return devices.find_by_driver_name(self.gpu)
 
 
-def stored_counters() -> dict[str, Any] | None:
-    """What `benchmarks/stalls.py` has stored; None if it has not."""
-    if not COUNTERS.is_file():
-        return None
-    found: dict[str, Any] = json.loads(COUNTERS.read_text(encoding="utf-8"))
+def stored_benchmarks(root: Path = Path()) -> dict[str, Any]:
+    """What `make bench` has stored in a checkout."""
+    return read_json(root / BENCHMARKS)
+
+
+def stored_counters(root: Path = Path()) -> dict[str, Any] | None:
+    """What `benchmarks/stalls.py` has stored in a checkout; None if it has not."""
+    return read_json(root / COUNTERS) if (root / COUNTERS).is_file() else None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a file."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found

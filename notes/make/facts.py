@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from notes.make.evidence import SIZE, read_json, stored_benchmarks
 from numba_gemm import ladder
-from numba_gemm.analysis.models.explain import Explanation, explain_version
+from numba_gemm.analysis.models.explain import Explanation, explain
 from numba_gemm.hardware import devices
 from numba_gemm.hardware.devices import Hardware
 from numba_gemm.ladder import Version
+from numba_gemm.plots.results import BENCHMARKS
 
-#: Relative to the repository.
-RESULTS = Path("benchmarks/results/benchmarks.json")
+#: From the root of a checkout.
 NOTES = Path("notes")
 MACHINE_CODE = NOTES / "machine_code.json"
 MEASURED_ONCE = NOTES / "measured_once.json"
 #: The pages tell the story of one architecture, that of the stored results.
 ARCH = "sm_90"
-#: The shape that they predict: M, N and K.
-SIZE = 4096
 
 Entry = dict[str, Any]
 
@@ -38,8 +36,7 @@ class Facts:
     @classmethod
     def load(cls, root: Path) -> Facts:
         """From the files of a checkout."""
-        paths = (RESULTS, MACHINE_CODE, MEASURED_ONCE)
-        return cls(*(json.loads((root / path).read_text(encoding="utf-8")) for path in paths))
+        return cls(stored_benchmarks(root), read_json(root / MACHINE_CODE), read_json(root / MEASURED_ONCE))
 
     @cached_property
     def device(self) -> Hardware:
@@ -59,12 +56,12 @@ class Facts:
         """The stored median of a version; ValueError if there is none."""
         found = self.measured(version, size)
         if found is None:
-            raise ValueError(f"{RESULTS} has nothing on version {version!r} at {size}³")
+            raise ValueError(f"{BENCHMARKS} has nothing on version {version!r} at {size}³")
         return float(found["seconds"])
 
     def explanation(self, version: str, size: int = SIZE) -> Explanation:
         """The model of a version at size³ on the device of the results."""
-        return explain_version(find(version).name, size, size, size, self.device)
+        return explain(find(version).name, size, size, size, self.device)
 
     def inspection(self, version: str, arch: str = ARCH) -> Entry:
         """The stored figures of `inspect`."""

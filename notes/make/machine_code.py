@@ -15,7 +15,7 @@ from dataclasses import fields
 from notes.make.facts import ARCH, MACHINE_CODE, Entry
 from numba_gemm import ladder
 from numba_gemm.analysis.code.banks import Banks, banks
-from numba_gemm.analysis.code.inspection import inspect_version
+from numba_gemm.analysis.code.inspection import inspect
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
 
 #: Detours that a page compares with a rung.
@@ -66,7 +66,7 @@ def toolkit() -> str:
 
 def inspection(name: str, arch: str) -> Entry:
     """The figures of `inspect`, and the name of the version."""
-    return {"name": name, **inspect_version(name, arch=arch).to_dict()}
+    return {"name": name, **inspect(name, arch=arch).to_dict()}
 
 
 def wavefronts(name: str) -> Entry:

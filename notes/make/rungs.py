@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from notes.make.facts import ARCH, SIZE, Facts, find
+from notes.make.evidence import SIZE
+from notes.make.facts import ARCH, Facts, find
 from notes.make.regions import table
 from numba_gemm import ladder
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
@@ -151,10 +152,7 @@ def measurement(facts: Facts, version: str) -> str:
     rung = find(version)
     rows = [_measured(facts, rung, size) for size in facts.sizes if facts.measured(version, size)]
     if not rows:
-        return (
-            "Nothing is stored for this rung yet: `make bench` on a machine with a GPU, then "
-            "`python -m numba_gemm.notes`."
-        )
+        return "Nothing is stored for this rung yet: `make bench` on a machine with a GPU, then `python -m notes.make`."
     header = ["M = N = K", "time", "TFLOP/s", "× cuBLAS", "× the rung before", "predicted range", ""]
     machine, date = facts.results["machine_info"], facts.results["datetime"][:10]
     return f"{machine['gpu']}, {date}, medians with a cold L2:\n\n{table(header, rows)}"

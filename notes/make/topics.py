@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from notes.make.facts import ARCH, NOTES, SIZE, Facts, find
+from notes.make.evidence import SIZE
+from notes.make.facts import ARCH, NOTES, Facts, find
 from notes.make.regions import table
 from numba_gemm import ladder
 from numba_gemm.analysis.models.occupancy import occupancy

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from notes.make.facts import SIZE, Facts
+from notes.make.evidence import SIZE
+from notes.make.facts import Facts
 from numba_gemm.analysis.models import gemv, roofline, shared_memory, traffic
 from numba_gemm.analysis.models.explain import duration
 from numba_gemm.analysis.models.occupancy import occupancy, registers_by_fragments, registers_by_overhead

@@ -198,7 +198,7 @@ def _simulated() -> Iterator[dict[str, Any]]:
 
 
 def _machine_code_cell(version: Version, arch: str) -> str:
-    from numba_gemm.analysis.code.inspection import inspect_version
+    from numba_gemm.analysis.code.inspection import inspect
 
-    found = inspect_version(version.name, arch=arch)
+    found = inspect(version.name, arch=arch)
     return f"{_registers(found.registers, found.local_bytes)}, {found.loop.ffma_share:.0%}"

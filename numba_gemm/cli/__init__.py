@@ -1,1 +1,1 @@
-"""The command `numba-gemm`: `app` parses and calls, one file a verb does what is more than a call."""
+"""The command `numba-gemm`: `app` parses and calls, a file a verb does what is more than a call."""

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 try:
     import typer
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 except ImportError as error:
     sys.exit(f"the command line needs typer and rich ({error}); install numba-gemm[cli]")
 
-from numba_gemm.cli.one_line import OneLineGroup, errors_in_one_line
+from numba_gemm.cli.arguments import AsJson, Version
+from numba_gemm.cli.output import DONE, WRONG_RESULT, OneLineGroup, errors_in_one_line, print_json
 from numba_gemm.compiler.packages import compiler_problem, installed_packages
-
-if TYPE_CHECKING:
-    from numba_gemm.ladder import Version
 
 app = typer.Typer(
     cls=OneLineGroup,
@@ -28,14 +22,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-DONE, WRONG_RESULT = 0, 1
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def _print_json(data: Any) -> None:
-    typer.echo(json.dumps(data, indent=2))
 
 
 @app.callback()
@@ -62,18 +48,14 @@ def demo(
 @app.command()
 def versions(as_json: AsJson = False) -> None:
     """List the ladder: rungs first, then the detours."""
-    from numba_gemm.ladder import VERSIONS
+    from numba_gemm.cli import versions as command
 
-    if as_json:
-        _print_json([_version_facts(version) for version in VERSIONS])
-    else:
-        console = Console()
-        console.print(_versions_table(VERSIONS, tiles=console.width >= _WIDTH_FOR_TILES))
+    print_json(command.listing()) if as_json else command.show(Console())
 
 
 @app.command()
 def explain(
-    version: Annotated[str, typer.Argument(help="A number or a name; `numba-gemm versions` lists them.")],
+    version: Version,
     m: Annotated[int, typer.Argument(help="Rows of A and C.", min=0)],
     n: Annotated[int, typer.Argument(help="Columns of B and C.", min=0)],
     k: Annotated[int, typer.Argument(help="Columns of A, rows of B.", min=0)],
@@ -90,29 +72,24 @@ def explain(
 
     with errors_in_one_line():
         found = command.explain(version, m, n, k, device, detail)
-    _print_json(found.to_dict()) if as_json else Console().print(found)
+    print_json(found.to_dict()) if as_json else Console().print(found)
 
 
 @app.command()
 def inspect(
-    version: Annotated[str, typer.Argument(help="A number or a name; `numba-gemm versions` lists them.")],
+    version: Version,
     arch: Annotated[str, typer.Option(help="The architecture to compile for, sm_80 to sm_120.")] = "sm_90",
     loop: Annotated[bool, typer.Option("--loop", help="Print the main loop in SASS, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compile a version and show registers, spills and the main loop's instructions. Needs no GPU."""
-    import numba_gemm
+    from numba_gemm.cli import inspect as command
 
     with errors_in_one_line():
         if loop and as_json:
             raise ValueError("--loop prints text; leave out --json or --loop")
-        found = numba_gemm.inspect(_number_or_name(version), arch=arch)
-    if as_json:
-        _print_json(found.to_dict())
-        return
-    Console().print(found)
-    if loop:
-        typer.echo(f"\n{found.loop_listing()}")
+        found = command.inspect(version, arch)
+    print_json(found.to_dict()) if as_json else command.show(found, Console(), loop=loop)
 
 
 @app.command()
@@ -138,7 +115,7 @@ def bench(
     with errors_in_one_line():
         asked = command.request(versions, shapes, cold)
         found = command.measure(asked, save, Console(stderr=True))
-    _print_json(found.to_dict()) if as_json else command.show(found, Console())
+    print_json(found.to_dict()) if as_json else command.show(found, Console())
     raise typer.Exit(DONE if found.correct else WRONG_RESULT)
 
 
@@ -148,13 +125,13 @@ def info(as_json: AsJson = False) -> None:
     from numba_gemm.cli import info as command
 
     found = command.info()
-    _print_json(found.to_dict()) if as_json else command.show(found, Console())
+    print_json(found.to_dict()) if as_json else command.show(found, Console())
     raise typer.Exit(DONE if found.fits else WRONG_RESULT)
 
 
 @app.command()
 def show(
-    version: Annotated[str, typer.Argument(help="A number or a name; `numba-gemm versions` lists them.")],
+    version: Version,
     as_json: AsJson = False,
 ) -> None:
     """Print the source of a version's kernel."""
@@ -162,7 +139,7 @@ def show(
 
     with errors_in_one_line():
         found = command.source(version)
-    _print_json(found.to_dict()) if as_json else command.show(found, Console())
+    print_json(found.to_dict()) if as_json else command.show(found, Console())
 
 
 @app.command()
@@ -176,7 +153,7 @@ def diff(
 
     with errors_in_one_line():
         found = command.difference(before, after)
-    _print_json(found.to_dict()) if as_json else command.show(found, Console())
+    print_json(found.to_dict()) if as_json else command.show(found, Console())
 
 
 @app.command()
@@ -200,14 +177,14 @@ def tune(
             raise ValueError("--list shows what --clear removes; leave out one of them")
         if list_stored:
             listed = command.listing()
-            _print_json(listed) if as_json else command.show_listing(listed, Console())
+            print_json(listed) if as_json else command.show_listing(listed, Console())
         elif clear:
             removed = command.clear()
-            _print_json(removed) if as_json else typer.echo(command.cleared(removed))
+            print_json(removed) if as_json else typer.echo(command.cleared(removed))
         else:
             tunings = command.fill(shapes)
             correct = not any(tuning.wrong for tuning in tunings)
-            _print_json([tuning.to_dict() for tuning in tunings]) if as_json else command.show(tunings, Console())
+            print_json([tuning.to_dict() for tuning in tunings]) if as_json else command.show(tunings, Console())
     raise typer.Exit(DONE if correct else WRONG_RESULT)
 
 
@@ -215,9 +192,10 @@ def tune(
 def plot(
     names: Annotated[list[str] | None, typer.Argument(help="Pictures, as `--list` names them; by default all.")] = None,
     out: Annotated[Path, typer.Option(help="The folder for the SVG and PNG files.")] = Path("notes/pictures"),
-    results: Annotated[Path, typer.Option(help="Stored results of the benchmarks.")] = Path(
-        "benchmarks/results/benchmarks.json"
-    ),
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Stored results of the benchmarks; by default those of this folder, or of the package."),
+    ] = None,
     list_pictures: Annotated[bool, typer.Option("--list", help="List the pictures, draw none.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -228,7 +206,7 @@ def plot(
         if as_json and not list_pictures:
             raise ValueError("--json prints the list of pictures; it goes with --list")
         if list_pictures:
-            _print_json(command.listing()) if as_json else Console().print(command.listing_table())
+            print_json(command.listing()) if as_json else Console().print(command.listing_table())
         else:
             for line in command.draw(names or [], out, results):
                 typer.echo(line)
@@ -249,50 +227,3 @@ def quiz(
     with errors_in_one_line():
         right = command.run(number, answer, hint, solution, list_questions, as_json)
     raise typer.Exit(DONE if right else WRONG_RESULT)
-
-
-def _number_or_name(version: str) -> int | str:
-    return int(version) if version.isdecimal() else version
-
-
-def _version_facts(version: Version) -> dict[str, Any]:
-    return {
-        "number": version.number,
-        "name": version.name,
-        "summary": version.summary,
-        "capabilities": sorted(version.capabilities),
-        "min_cc": list(version.min_cc),
-        "default_tile": asdict(version.default_tile),
-    }
-
-
-#: Columns of a terminal in which the table of versions has room for tiles.
-_WIDTH_FOR_TILES = 100
-
-
-def _versions_table(listed: tuple[Version, ...], *, tiles: bool) -> Table:
-    from numba_gemm.ladder import CAPABILITIES
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rung")
-    table.add_column("name", no_wrap=True)
-    table.add_column("what it teaches", overflow="fold")
-    table.add_column("besides\nC = A·B", min_width=len("transpose"))
-    table.add_column("min\ncc", justify="right")
-    if tiles:
-        table.add_column("BM×BN×BK,\nTM×TN", no_wrap=True)
-    for version in listed:
-        tile, able = version.default_tile, version.capabilities
-        table.add_row(
-            "" if version.number is None else str(version.number),
-            version.name,
-            version.summary,
-            "all" if able >= set(CAPABILITIES) else ", ".join(sorted(able)),
-            ".".join(map(str, version.min_cc)),
-            *([f"{tile.bm}×{tile.bn}×{tile.bk}, {tile.tm}×{tile.tn}"] if tiles else []),
-        )
-    return table
-
-
-if __name__ == "__main__":
-    app()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import numba_gemm
+from numba_gemm.analysis.models import explain as models
 from numba_gemm.analysis.models.explain import Explanation
+from numba_gemm.cli.arguments import number_or_name
 
 
 def explain(version: str, m: int, n: int, k: int, device: str | None, detail: bool) -> Explanation:
@@ -12,5 +13,4 @@ def explain(version: str, m: int, n: int, k: int, device: str | None, detail: bo
     Raises:
         ValueError, RuntimeError: like `numba_gemm.explain`.
     """
-    chosen = int(version) if version.isdecimal() else version
-    return numba_gemm.explain(chosen, m, n, k, device, detail=detail)
+    return models.explain(number_or_name(version), m, n, k, device, detail=detail)

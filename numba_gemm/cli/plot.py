@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 
 from numba_gemm.plots.catalogue import PICTURES, find
-from numba_gemm.plots.results import load
+from numba_gemm.plots.results import load, stored_results
 
 
 def listing() -> list[dict[str, Any]]:
@@ -28,10 +28,11 @@ def listing_table() -> Table:
     return table
 
 
-def draw(names: list[str], out: Path, results: Path) -> list[str]:
+def draw(names: list[str], out: Path, results: Path | None) -> list[str]:
     """Draw the pictures of those names, or all, into a folder; a line on each.
 
-    Of all pictures, those are left out that show results which there are none of.
+    Of all pictures, those are left out that show results which there are none of. `results` is the file of them; None
+    for those of the current folder, or of the package.
 
     Raises:
         ValueError: for an unknown name, before anything is drawn, or for a named picture without its results.
@@ -42,6 +43,7 @@ def draw(names: list[str], out: Path, results: Path) -> list[str]:
         from numba_gemm.plots import files
     except ModuleNotFoundError as error:
         raise RuntimeError(f"pictures need matplotlib ({error}); install numba-gemm[plot]") from error
+    results = results or stored_results()
     stored = load(results)
     lines = []
     for picture in chosen:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-import typer
 from rich.console import Console
 
+from numba_gemm.cli.output import print_json
 from numba_gemm.quiz import screen
 from numba_gemm.quiz.catalogue import Entry, catalogue, find
 from numba_gemm.quiz.question import Judged
@@ -35,7 +34,7 @@ def run(number: int | None, answer: str | None, hint: bool, solution: bool, list
     entry = find(number)
     if as_json:
         found = facts(entry, answer, hint, solution)
-        typer.echo(json.dumps(found, indent=2))
+        print_json(found)
         return found.get("right") is not False
     if answer is None and not hint and not solution:
         return ask_one(entry, console)
@@ -46,7 +45,7 @@ def _run_all(answer: str | None, hint: bool, solution: bool, listed: bool, as_js
     if answer is not None or hint or solution:
         raise ValueError("--answer, --hint and --solution are for one question; give its number")
     if as_json:
-        typer.echo(json.dumps([entry.to_dict() for entry in catalogue()], indent=2))
+        print_json([entry.to_dict() for entry in catalogue()])
         return True
     if listed:
         screen.show_catalogue(catalogue(), console)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from numba_gemm import ladder
+from numba_gemm.cli.arguments import number_or_name
 from numba_gemm.ladder import Version
 
 
@@ -46,7 +47,7 @@ def source(version: str) -> Source:
     """
     if version == "auto":
         raise ValueError("'auto' chooses a version by shape and device; name one: `numba-gemm versions` lists them")
-    found = ladder.find(int(version) if version.isdecimal() else version)
+    found = ladder.find(number_or_name(version))
     path = Path(str(found.module.__file__))
     return Source(found, path, path.read_text(encoding="utf-8"))
 

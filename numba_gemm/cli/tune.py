@@ -10,11 +10,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-import numba_gemm
+from numba_gemm._version import __version__
 from numba_gemm.auto import database
 from numba_gemm.auto.entry import Key, Timed
 from numba_gemm.bench.suite import parse_shapes
-from numba_gemm.bench.tune import Tuning
+from numba_gemm.bench.tune import Tuning, tune
 from numba_gemm.compiler.disk_cache import fingerprint
 
 
@@ -25,7 +25,7 @@ def fill(shapes: str) -> list[Tuning]:
         ValueError: for what is not a shape, before anything is timed.
         RuntimeError, OSError: like `tune`.
     """
-    return [numba_gemm.tune(*shape) for shape in parse_shapes(shapes)]
+    return [tune(*shape) for shape in parse_shapes(shapes)]
 
 
 def filled_table(tunings: list[Tuning]) -> Table:
@@ -76,7 +76,7 @@ def _facts(source: str, paths: list[Path]) -> Iterator[dict[str, Any]]:
         except (OSError, ValueError) as error:
             yield {"source": source, "path": str(path), "error": str(error)}
             continue
-        mine = {"library": numba_gemm.__version__, "kernels": fingerprint()}
+        mine = {"library": __version__, "kernels": fingerprint()}
         current = source == "shipped" or all(header.get(name) == value for name, value in mine.items())
         for key, entry in entries.items():
             yield {

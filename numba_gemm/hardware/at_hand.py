@@ -1,6 +1,6 @@
 """The device at hand, as the driver describes it: the same facts as those of `hardware`, if there is a GPU.
 
-The driver does not say how many multiply-adds a multiprocessor starts a cycle, nor what its tensor cores do. Both go
+The driver does not say how many multiply-adds a multiprocessor starts per cycle, nor what its tensor cores do. Both go
 with the compute capability, and are taken from the device in `hardware.DEVICES` with the same one, or the nearest
 older.
 """
@@ -16,7 +16,8 @@ from numba_gemm.hardware.devices import DEVICES, Hardware
 def at_hand() -> Hardware | None:
     """The current device of this thread, or the first one; None without a driver or a device.
 
-    Clocks are the highest, and the bandwidth is two transfers a cycle of the memory's clock times the width of its bus.
+    Clocks are the highest, and the bandwidth is two transfers per cycle of the memory's clock times the width of its
+    bus.
 
     Raises:
         RuntimeError: if the driver fails, or does not say one of the figures.
@@ -43,8 +44,8 @@ def resident_blocks(function: int, threads: int, dynamic_shared_bytes: int) -> i
 
     Args:
         function: the kernel as it is loaded on the current device, the handle of a CUfunction.
-        threads: in a block.
-        dynamic_shared_bytes: of a block, besides its static shared memory.
+        threads: of each block.
+        dynamic_shared_bytes: of each block, besides its static shared memory.
 
     Raises:
         RuntimeError: if the driver fails.

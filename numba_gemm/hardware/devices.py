@@ -24,7 +24,7 @@ from numba_gemm.tile import WARP, opt_in_shared_bytes
 
 #: A multiprocessor is four partitions, each with a warp scheduler, a quarter of the registers and one tensor core.
 PARTITIONS = 4
-#: Shared memory delivers one wavefront of 32 banks × 4 bytes a cycle, on every device below.
+#: Shared memory delivers one wavefront of 32 banks × 4 bytes per cycle, on every device below.
 WAVEFRONT_BYTES = 128
 
 
@@ -44,7 +44,7 @@ class Hardware(Result):
     shared_bytes: int
     max_threads: int
     max_blocks: int
-    #: FLOP a cycle of an SM's tensor cores with BF16 operands, FP32 accumulation, dense.
+    #: FLOP per cycle of an SM's tensor cores with BF16 operands, FP32 accumulation, dense.
     bf16_flops_per_cycle: int
     #: The clock that the tensor peak is stated for, where it is not `clock_hz`.
     tensor_clock_hz: float
@@ -238,6 +238,6 @@ def mma_flops(m: int = 16, n: int = 8, k: int = 16) -> int:
 def mma_cycles(device: Hardware, m: int = 16, n: int = 8, k: int = 16) -> float:
     """Cycles one tensor core is busy with a BF16 instruction: H100 4, A100 8 for m16n8k16.
 
-    The four cores of an SM together so finish one m16n8k16 a cycle on an H100, one in two cycles on an A100.
+    The four cores of an SM together so finish one m16n8k16 per cycle on an H100, one in two cycles on an A100.
     """
     return mma_flops(m, n, k) * PARTITIONS / device.bf16_flops_per_cycle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba_gemm.plots.picture import Picture
 
-_ANALYSIS = "numba_gemm.analysis"
+_MODELS, _CODE = "numba_gemm.analysis.models", "numba_gemm.analysis.code"
 _OUTPUTS = "numba_gemm.plots.outputs"
 _BANKS = "numba_gemm.plots.bank_rows"
 _LADDER, _TILE = "numba_gemm.ladder", "numba_gemm.tile"
@@ -14,13 +14,13 @@ PICTURES: tuple[Picture, ...] = (
     Picture(
         "ladder",
         "TFLOP/s of each rung, against cuBLAS and the limit of FFMA",
-        (_LADDER, f"{_ANALYSIS}.roofline", "numba_gemm.plots.results"),
+        (_LADDER, f"{_MODELS}.roofline", "numba_gemm.plots.results"),
         group="ladder",
     ),
     Picture(
         "roofline",
         "Every rung on the rooflines of global and of shared memory",
-        (f"{_ANALYSIS}.explain", f"{_ANALYSIS}.hardware", f"{_ANALYSIS}.bounds", "numba_gemm.plots.results"),
+        (f"{_MODELS}.explain", "numba_gemm.hardware.devices", f"{_MODELS}.bounds", "numba_gemm.plots.results"),
         group="ladder",
     ),
     Picture(
@@ -32,18 +32,18 @@ PICTURES: tuple[Picture, ...] = (
     Picture(
         "predictions",
         "The range of time that the model predicts for each version, and the time that was measured",
-        (f"{_ANALYSIS}.predictions", "numba_gemm.plots.results"),
+        (f"{_MODELS}.comparison", "numba_gemm.plots.results"),
         group="ladder",
     ),
     Picture(
         "bottlenecks",
         "What bounds each rung, and what the next rung does about it",
-        (f"{_ANALYSIS}.explain", _LADDER),
+        (f"{_MODELS}.explain", _LADDER),
     ),
     Picture(
         "warp_access",
         "The sectors of global memory that one load of a warp fetches, and how much of them it uses",
-        (f"{_ANALYSIS}.accesses", f"{_ANALYSIS}.sectors", f"{_ANALYSIS}.tracing"),
+        (f"{_CODE}.accesses", f"{_CODE}.sectors", f"{_CODE}.tracing"),
     ),
     Picture(
         "tiling",
@@ -53,41 +53,41 @@ PICTURES: tuple[Picture, ...] = (
     Picture(
         "outer_product",
         "A thread's step of k: a column of A times a row of B, for three sizes of a thread's tile",
-        (_LADDER, f"{_ANALYSIS}.traffic"),
+        (_LADDER, f"{_MODELS}.traffic"),
     ),
     Picture(
         "reuse",
         "Multiply-adds for each float that a thread, a warp and a block fetch",
-        (_OUTPUTS, f"{_ANALYSIS}.traffic"),
+        (_OUTPUTS, f"{_MODELS}.traffic"),
     ),
     Picture("lanes", "Which warp and which lane compute which outputs of a block", (_OUTPUTS,)),
     Picture(
         "a_layouts",
         "Four layouts of A in shared memory, with the bank conflicts of writing and of reading",
-        (_BANKS, f"{_ANALYSIS}.structure"),
+        (_BANKS, f"{_MODELS}.structure"),
     ),
     Picture("banks", "The banks that a warp's read of B takes, before and after a swizzle", (_BANKS,)),
     Picture(
         "pipeline",
         "Copying and computing in turn, and in a ring of stages, as a timeline",
-        (f"{_ANALYSIS}.ring", f"{_ANALYSIS}.bounds"),
+        (f"{_MODELS}.ring", f"{_MODELS}.bounds"),
     ),
-    Picture("ring", "What lies in each buffer of the ring, turn by turn", (f"{_ANALYSIS}.ring",)),
-    Picture("padding", "A ragged shape in whole tiles, and what the padding costs", (f"{_ANALYSIS}.padding",)),
+    Picture("ring", "What lies in each buffer of the ring, turn by turn", (f"{_MODELS}.ring",)),
+    Picture("padding", "A ragged shape in whole tiles, and what the padding costs", (f"{_MODELS}.padding",)),
     Picture(
         "waves",
         "The waves of blocks of small and large grids, and the idle rest of the last",
-        (f"{_ANALYSIS}.explain",),
+        (f"{_MODELS}.explain",),
     ),
     Picture(
         "few_rows",
         "Few rows of C dealt out by tiles, by split-K and by stream-K",
-        (f"{_ANALYSIS}.segments",),
+        (f"{_MODELS}.segments",),
     ),
     Picture(
         "stream_k",
         "A last wave that is nearly empty, and the same tiles dealt out by stream-K",
-        (f"{_ANALYSIS}.segments", "numba_gemm.device.work"),
+        (f"{_MODELS}.segments", "numba_gemm.device.work"),
     ),
 )
 

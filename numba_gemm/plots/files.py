@@ -56,7 +56,7 @@ def figure(picture: Picture, results: Results | None) -> Figure:
 
 
 def saved(drawn: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
-    """The contents of the file, with the same settings."""
+    """The contents of the file, which do not depend on when and where it is written."""
     with matplotlib.style.context([style.SETTINGS], after_reset=True):
         file = io.BytesIO()
         drawn.savefig(file, format=kind, metadata=metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from numba_gemm.hardware import devices
 from numba_gemm.hardware.devices import Hardware
 
 Result = dict[str, Any]
+
+#: Where `make bench` stores its results, from the root of a checkout.
+BENCHMARKS = Path("benchmarks/results/benchmarks.json")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,17 @@ class Results:
     def provenance(self) -> str:
         """Device and date, for the foot of a picture."""
         return f"Measured: {self.gpu}, {self.stored['datetime'][:10]}; medians with a cold L2."
+
+
+def stored_results() -> Path:
+    """The file of results to show where none is named.
+
+    Those of the current folder come first: who measures wants to see what he measured. Where it has none, there are
+    those that the repository keeps: a wheel holds a copy, and an editable installation lies beside them.
+    """
+    installed = Path(str(resources.files("numba_gemm"))) / "results" / BENCHMARKS.name
+    checkout = installed.parents[2] / BENCHMARKS
+    return next((path for path in (BENCHMARKS, installed, checkout) if path.is_file()), BENCHMARKS)
 
 
 def load(path: Path) -> Results | None:

@@ -23,7 +23,7 @@ RAGGED: Shape = (300, 200, 20)
 #: Tiles of C, along M and N, and steps of K of the picture of the tiling.
 TILING = (3, 4, 4)
 
-#: Stream-K small enough to be read: tiles, segments a tile, and multiprocessors with a block each.
+#: Stream-K small enough to be read: tiles, segments per tile, and multiprocessors with a block each.
 STREAM_TILES, STREAM_SEGMENTS, STREAM_BLOCKS = 9, 6, 4
 
 #: Turns of the main loop in the pictures of the pipeline and of the ring.

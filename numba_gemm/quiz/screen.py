@@ -1,22 +1,17 @@
-"""What the quiz and the checker of the exercises print."""
+"""What the quiz prints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from numba_gemm.quiz.catalogue import Entry
 from numba_gemm.quiz.question import Choice, Judged, Open
-
-if TYPE_CHECKING:
-    from checker.exercises import Case, Report
 
 _RIGHT, _WRONG, _QUIET = "green", "red", "dim"
 
@@ -46,7 +41,7 @@ def show_judged(judged: Judged, console: Console) -> None:
 
 
 def show_hint(entry: Entry, console: Console) -> None:
-    """How to get there."""
+    """How to get to the answer."""
     console.print(Text.assemble(("Hint: ", "bold"), entry.question.hint))
 
 
@@ -61,12 +56,12 @@ def show_solution(entry: Entry, console: Console) -> None:
 
 
 def show_explanation(entry: Entry, console: Console) -> None:
-    """Why."""
+    """Why the right answer is right."""
     console.print(Text(entry.question.explanation))
 
 
 def show_catalogue(entries: Sequence[Entry], console: Console) -> None:
-    """One line a question."""
+    """One line per question."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("", justify="right")
     table.add_column("topic")
@@ -85,39 +80,6 @@ def show_catalogue(entries: Sequence[Entry], console: Console) -> None:
 
 
 def show_score(right: int, wrong: int, open_answers: int, console: Console) -> None:
-    """What came of it."""
+    """How many answers were right, and how many wrong."""
     own = f", {open_answers} in your own words" if open_answers else ""
     console.print(Text.assemble((f"{right} right", _RIGHT), ", ", (f"{wrong} wrong", _WRONG if wrong else ""), own))
-
-
-def show_report(report: Report, console: Console, *, hint: bool = False) -> None:
-    """The symptoms of an exercise: shapes that show the same together."""
-    exercise = report.exercise
-    verdict = Text("right", style=_RIGHT) if report.right else Text("not yet right", style=_WRONG)
-    title = (f"{exercise.number} · {exercise.title}", "bold")
-    console.print(Text.assemble(title, f" · {exercise.file_name}: ", verdict))
-    for cases, symptoms in _together(report).items():
-        if cases:
-            _indented(2, Text(f"M×N×K = {', '.join(map(str, cases))}:", style="bold"), console)
-        for symptom in symptoms:
-            _indented(4, Text(symptom), console)
-    if report.right_cases and not report.right:
-        _indented(2, Text(f"no symptom at {', '.join(map(str, report.right_cases))}", style=_QUIET), console)
-    if hint and not report.right:
-        _indented(2, Text.assemble(("Hint: ", "bold"), exercise.hint), console)
-    console.print()
-
-
-def _together(report: Report) -> dict[tuple[Case, ...], list[str]]:
-    """Symptoms by the shapes that show them; by none for a file that cannot be loaded."""
-    cases: dict[str, tuple[Case, ...]] = {}
-    for symptom in report.symptoms:
-        cases[symptom.text] = (*cases.get(symptom.text, ()), *([symptom.case] if symptom.case else []))
-    together: dict[tuple[Case, ...], list[str]] = {}
-    for text, where in cases.items():
-        together.setdefault(where, []).append(text)
-    return together
-
-
-def _indented(columns: int, text: Text, console: Console) -> None:
-    console.print(Padding(text, (0, 0, 0, columns), expand=False))

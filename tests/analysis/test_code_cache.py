@@ -182,7 +182,7 @@ def test_every_other_question_is_compiled(compiled):
 
 @pytest.mark.machine_code
 def test_an_edited_source_is_compiled_again(compiled, monkeypatch, tmp_path):
-    """Of a kernel or a helper, see test_cache.py for which; of the compiling code; of a linked file."""
+    """Of a kernel or a helper (test_disk_cache.py says which), of the compiling code, or of a linked file."""
     copy = shutil.copytree(PACKAGE, tmp_path / "numba_gemm", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(disk_cache, "resources", SimpleNamespace(files=lambda _: copy))
     cp_async = shutil.copy(machine_code.foreign_source("cp_async.cu"), tmp_path)

@@ -15,7 +15,7 @@ from numba_gemm.analysis.code.banks import banks
 from numba_gemm.analysis.models import explain as explaining
 from numba_gemm.analysis.models import structure
 from numba_gemm.analysis.models.bounds import Launch, bounds, memory_bytes, predict, volume
-from numba_gemm.analysis.models.explain import IDEAS, duration, explain_version
+from numba_gemm.analysis.models.explain import IDEAS, duration, explain
 from numba_gemm.analysis.models.structure import shared_wavefronts, structure_of
 from numba_gemm.analysis.models.waves import waves
 from numba_gemm.hardware import devices
@@ -111,7 +111,7 @@ def test_empty_products_take_no_time_but_that_of_c(name, shape):
 
 @given(st.sampled_from(RUNGS), st.integers(1, 600), st.integers(1, 600), st.integers(1, 600), st.sampled_from(DEVICES))
 def test_the_range_is_in_order_and_above_the_roofline(version, m, n, k, device):
-    found = explain_version(version.name, m, n, k, device).prediction
+    found = explain(version.name, m, n, k, device).prediction
     assert 2 * m * n * k / device.fp32_peak <= found.optimistic_s * (1 + 1e-9)
     assert found.optimistic_s <= found.predicted_s <= found.pessimistic_s
     assert found.predicted_s == pytest.approx((found.optimistic_s * found.pessimistic_s) ** 0.5)
@@ -236,7 +236,7 @@ def test_memory_is_read_once_a_wave_of_blocks():
 def launch_of(name, m, n, k, device, **changes):
     version = find(name)
     tile = changes.pop("tile", version.default_tile)
-    explanation = explain_version(name, m, n, k, device, tile)
+    explanation = explain(name, m, n, k, device, tile)
     parts = replace(structure_of(version, tile), **changes)
     return Launch(parts, tile, m, n, k, device, explanation.occupancy.blocks_per_sm, explanation.waves)
 
@@ -257,11 +257,11 @@ def test_what_a_kernel_overlaps_does_not_add_up():
 
 def test_padding_costs_copies():
     """§2.7: 300×200×20 becomes 384×256×24; A, B and C are copied where they are not whole."""
-    whole, ragged = (explain_version(4, *shape, A100) for shape in ((384, 256, 24), (300, 200, 20)))
+    whole, ragged = (explain(4, *shape, A100) for shape in ((384, 256, 24), (300, 200, 20)))
     moved = 4 * (300 * 20 + 384 * 24 + 20 * 200 + 24 * 256 + 300 * 200 + 384 * 256)
     extra = ragged.prediction.optimistic_s - whole.prediction.optimistic_s
     assert extra == pytest.approx(moved / A100.memory_bandwidth)
-    assert explain_version(6, 300, 200, 20, A100).logical_global_bytes == 4 * 20 * (300 * 2 + 200 * 3)
+    assert explain(6, 300, 200, 20, A100).logical_global_bytes == 4 * 20 * (300 * 2 + 200 * 3)
     assert ragged.logical_global_bytes == whole.logical_global_bytes == 4 * 24 * (384 * 2 + 256 * 3)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 import numba_gemm
 from numba_gemm import VERSIONS, Tile
 from numba_gemm.analysis.code import sass
-from numba_gemm.analysis.code.inspection import inspect_version
+from numba_gemm.analysis.code.inspection import inspect
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES, compile_kernel
 from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.kernels.variant import Variant
@@ -30,7 +30,7 @@ KEYS = [
 LOOP_KEYS = ["instructions", "ffma", "ffma_share", "operand_fetches_per_ffma", "bank_triples", "barriers", "mix"]
 
 
-#: Detours that differ from a rung in the kernel alone are compiled in test_machine_code_detours.py.
+#: Detours that differ from a rung in the kernel alone are compiled in tests/kernels/test_machine_code.py.
 INSPECTED = [v for v in VERSIONS if v.number is not None or v.foreign_files or v.a_k_major or v.takes_variants]
 
 
@@ -86,7 +86,7 @@ def test_the_figures_are_those_of_the_compiler_for_that_tile_and_architecture():
 @pytest.mark.machine_code
 def test_a_variant_is_compiled_as_asked():
     rung, variant = find("boundary"), Variant(a_along_k=False)
-    found = inspect_version(rung.name, tile=rung.small_tile, variant=variant)
+    found = inspect(rung.name, tile=rung.small_tile, variant=variant)
     assert found.shared_bytes == rung.module.shared_bytes(found.tile, variant)
     assert found.shared_bytes != rung.module.shared_bytes(found.tile, Variant())
 
@@ -138,7 +138,7 @@ def test_the_tables_show_every_figure_uncut(width, name):
 )
 def test_what_cannot_be_inspected_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        inspect_version(**arguments)
+        inspect(**arguments)
 
 
 @pytest.mark.machine_code

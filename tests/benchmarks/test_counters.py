@@ -1,4 +1,4 @@
-"""`benchmarks/counters.py`, `benchmarks/stalls.py`: arithmetic anywhere, comparisons where a GPU lets its counters be read."""
+"""The GPU tools that count: arithmetic anywhere, comparisons where a GPU lets its counters be read."""
 
 import json
 import os
@@ -6,12 +6,9 @@ import re
 import stat
 import sys
 
-import counters
-import probes
-import profiler
 import pytest
-import stalls
 
+from benchmarks import counters, probes, profiler, stalls
 from notes.make.claims import CLAIMS
 from notes.make.evidence import Evidence
 from notes.make.verdict import FAILS, HOLDS, PARTLY, UNKNOWN

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import numba_gemm
 from numba_gemm import VERSIONS, Tile
+from numba_gemm.analysis.code import inspection
 from numba_gemm.cli import app
 from numba_gemm.ladder import RUNGS
 
@@ -83,7 +84,7 @@ def test_an_error_of_several_lines_with_brackets_is_one_line(monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no nvdisasm:\n  install 'numba-gemm[inspect]'")
 
-    monkeypatch.setattr(numba_gemm, "inspect", fail)
+    monkeypatch.setattr(inspection, "inspect", fail)
     done = CliRunner().invoke(app.app, ["inspect", "5"])
     assert done.exit_code == 2
     assert done.stderr == "numba-gemm: no nvdisasm: install 'numba-gemm[inspect]'\n"

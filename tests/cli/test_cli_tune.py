@@ -16,6 +16,7 @@ from numba_gemm.auto.entry import Timed, from_dict
 from numba_gemm.bench.suite import SUITE, parse_shapes
 from numba_gemm.bench.tune import Tuning
 from numba_gemm.cli import app
+from numba_gemm.cli import tune as command
 from numba_gemm.compiler.disk_cache import fingerprint
 
 
@@ -36,7 +37,7 @@ def tuned(monkeypatch):
         key = KEY._replace(m=m, n=n, k=k)
         return Tuning(key, (Timed(SMALLER, 2e-3), Timed(RUNG_6, 3e-3)), (), DEVICE.path)
 
-    monkeypatch.setattr(numba_gemm, "tune", tune)
+    monkeypatch.setattr(command, "tune", tune)
     return shapes
 
 
@@ -68,7 +69,7 @@ def test_json(tuned):
 
 def test_a_wrong_candidate_is_status_1(monkeypatch):
     found = Tuning(KEY, (Timed(SMALLER, 2e-3),), ((RUNG_7, 5.0),), DEVICE.path)
-    monkeypatch.setattr(numba_gemm, "tune", lambda *_: found)
+    monkeypatch.setattr(command, "tune", lambda *_: found)
     (facts,) = json.loads(invoke("--shapes", "8x8x8", "--json", status=1).stdout)
     assert facts["wrong"] == [{**RUNG_7.to_dict(), "error": 5.0}]
 
@@ -108,7 +109,7 @@ def test_what_cannot_be_written_is_one_line(monkeypatch):
     def tune(*_):
         raise PermissionError(13, "Permission denied", "/cache")
 
-    monkeypatch.setattr(numba_gemm, "tune", tune)
+    monkeypatch.setattr(command, "tune", tune)
     done = invoke("--shapes", "8x8x8", status=2)
     assert done.stderr == "numba-gemm: [Errno 13] Permission denied: '/cache'\n"
 

@@ -18,6 +18,7 @@ from support.functions import (
 )
 
 from numba_gemm.analysis.code import machine_code
+from numba_gemm.compiler.target import pretended_device
 from numba_gemm.compiler.user_function import copy_of, function_key, is_long, plain
 from numba_gemm.device.epilogue import Epilogue, make_epilogue, snapshot
 
@@ -300,7 +301,7 @@ def test_numba_knows_the_functions_of_a_copy():
 @pytest.mark.machine_code
 def test_signatures_of_a_function_for_the_gpu():
     # A function that takes an int gets an int, in a copy, too.
-    with machine_code._pretend_device((9, 0)):
+    with pretended_device((9, 0)):
         of_int, of_float = (cuda.jit([f"float32({name})"], device=True)(times(2)) for name in ("int32", "float32"))
         assert function_key(of_int) != function_key(of_float)
         _, copy = snapshot(of_int)

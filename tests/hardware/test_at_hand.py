@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from cuda import bindings
 
-from numba_gemm.hardware import at_hand
+from numba_gemm.hardware import at_hand as module
 from numba_gemm.hardware.at_hand import at_hand, described
 from numba_gemm.hardware.devices import A100, H100, H200, RTX_4090
 
@@ -55,7 +55,7 @@ class Driver:
 @pytest.fixture
 def use(monkeypatch):
     def install(driver):
-        monkeypatch.setattr(at_hand, "_started_driver", lambda: driver)
+        monkeypatch.setattr(module, "_started_driver", lambda: driver)
 
     return install
 
@@ -104,7 +104,7 @@ def test_no_driver_and_no_device_are_nothing(use):
 def test_a_driver_that_does_not_start_is_none(monkeypatch, started):
     driver = Driver(started=started)
     monkeypatch.setattr(bindings, "driver", driver, raising=False)
-    assert at_hand._started_driver() is (None if started else driver)
+    assert module._started_driver() is (None if started else driver)
 
 
 def test_a_library_that_is_missing_is_no_driver(monkeypatch):
@@ -113,7 +113,7 @@ def test_a_library_that_is_missing_is_no_driver(monkeypatch):
         raise RuntimeError("Failed to load libcuda.so.1")
 
     monkeypatch.setattr(bindings, "driver", SimpleNamespace(cuInit=missing), raising=False)
-    assert at_hand._started_driver() is None
+    assert module._started_driver() is None
 
 
 def test_a_figure_that_the_driver_does_not_say_is_named(use):

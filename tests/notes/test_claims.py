@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from notes.make import claims, evidence
+from notes.make import claims
 from notes.make.claims import CLAIMS
-from notes.make.evidence import Evidence
+from notes.make.evidence import Evidence, stored_benchmarks, stored_counters
 from notes.make.verdict import FAILS, HOLDS, PARTLY, UNKNOWN, Verdict
 from numba_gemm.ladder import VERSIONS
+from numba_gemm.plots.results import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,10 +43,8 @@ def verdict(number, *benchmarks):
 
 @pytest.mark.machine_code
 def test_the_page_shows_what_is_stored_and_compiled():
-    results = json.loads((ROOT / claims.RESULTS).read_text(encoding="utf-8"))
     page = (ROOT / claims.PAGE).read_text(encoding="utf-8")
-    counters = json.loads((ROOT / evidence.COUNTERS).read_text(encoding="utf-8"))
-    assert claims.page(results, counters) == page, "run python -m notes.make.claims"
+    assert claims.page(stored_benchmarks(ROOT), stored_counters(ROOT)) == page, "run python -m notes.make.claims"
 
 
 #: Claims that machine code decides: 3, another compiler's registers; 5, the compiler reads four k at once; 6, loops
@@ -241,12 +240,12 @@ def test_clearing_the_l2(small, large, outcome):
 def test_check_says_whether_the_page_is_stale(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(claims, "CLAIMS", CLAIMS[11:13])  # which need no compiler
-    for path in (claims.RESULTS, claims.PAGE):
+    for path in (BENCHMARKS, claims.PAGE):
         path.parent.mkdir(parents=True, exist_ok=True)
-    claims.RESULTS.write_text(json.dumps(stored()), encoding="utf-8")
+    BENCHMARKS.write_text(json.dumps(stored()), encoding="utf-8")
     assert claims.main(["--check"]) == 1
     assert claims.main([]) == 0
     assert claims.main(["--check"]) == 0
-    claims.RESULTS.write_text(json.dumps(stored(timed("naive_16", 1e-2), timed("naive_rows", 6e-2))), encoding="utf-8")
+    BENCHMARKS.write_text(json.dumps(stored(timed("naive_16", 1e-2), timed("naive_rows", 6e-2))), encoding="utf-8")
     assert claims.main(["--check"]) == 1
     assert "run python -m notes.make.claims" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """The notes: complete, not stale, and their links lead somewhere."""
 
 import importlib.metadata
-import json
 import re
 from pathlib import Path
 
@@ -9,11 +8,13 @@ import pytest
 
 from notes.make import __main__ as command
 from notes.make import machine_code, pages, rungs, values
-from notes.make.facts import ARCH, MEASURED_ONCE, NOTES, RESULTS, Facts
+from notes.make.evidence import stored_benchmarks
+from notes.make.facts import ARCH, MEASURED_ONCE, NOTES, Facts
 from notes.make.regions import fill
 from numba_gemm.analysis.code.new_lines import NewLine, new_lines
 from numba_gemm.ladder import RUNGS
 from numba_gemm.plots.catalogue import PICTURES
+from numba_gemm.plots.results import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = Facts.load(ROOT)
@@ -32,7 +33,7 @@ SECTIONS = [
 def test_no_page_is_stale():
     filled = pages.fill_all(ROOT)
     stale = [name for name, text in filled.items() if text != PAGES[name]]
-    assert not stale, "run python -m numba_gemm.notes"
+    assert not stale, "run python -m notes.make"
 
 
 @pytest.mark.parametrize("version", RUNGS, ids=lambda version: version.name)
@@ -138,7 +139,7 @@ def test_every_rung_but_the_first_has_new_lines():
 
 def test_measurements_come_from_the_stored_results():
     """Other results, other text: with times that nothing else on the pages has."""
-    results = json.loads((ROOT / RESULTS).read_text(encoding="utf-8"))
+    results = stored_benchmarks(ROOT)
     for benchmark in results["benchmarks"]:
         benchmark["stats"]["median"] = 0.0123456
     written = pages.regions(Facts(results, FACTS.machine_code, FACTS.measured_once), ROOT)
@@ -158,14 +159,14 @@ def test_missing_machine_code_is_an_error_with_the_command():
 
 
 def test_check_says_which_page_is_stale(tmp_path, monkeypatch, capsys):
-    for path in (RESULTS, MEASURED_ONCE, machine_code.MACHINE_CODE):
+    for path in (BENCHMARKS, MEASURED_ONCE, machine_code.MACHINE_CODE):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
     page = tmp_path / NOTES / "page.md"
     page.write_text("<!-- registers 4: generated -->OLD<!-- end -->\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert command.main(["--check"]) == 1
-    assert capsys.readouterr().err == "notes/page.md is stale: run python -m numba_gemm.notes\n"
+    assert capsys.readouterr().err == "notes/page.md is stale: run python -m notes.make\n"
     assert command.main([]) == 0
     assert f">{FACTS.inspection('4')['registers']}<" in page.read_text(encoding="utf-8")
     assert command.main(["--check"]) == 0
@@ -181,7 +182,7 @@ class TestStoredMachineCode:
     @pytest.mark.parametrize("version", RUNGS, ids=lambda version: version.name)
     def test_it_is_not_stale(self, version):
         found = machine_code.inspection(version.name, ARCH)
-        command = f"run python -m notes.make.machine_code {version.name}, then python -m numba_gemm.notes"
+        command = f"run python -m notes.make.machine_code {version.name}, then python -m notes.make"
         assert found == FACTS.inspection(version.name), command
 
     def test_it_has_every_entry(self):

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from notes.make import evidence, predictions
-from numba_gemm.analysis.models.explain import duration, explain_version
+from notes.make import predictions
+from notes.make.evidence import stored_benchmarks, stored_counters
+from numba_gemm.analysis.models.explain import duration, explain
 from numba_gemm.hardware.devices import H200
+from numba_gemm.plots.results import BENCHMARKS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,25 +20,22 @@ def stored(seconds, version="vectorized", size=4096, gpu="NVIDIA H200"):
     return {"machine_info": {"gpu": gpu}, "datetime": "2031-02-03T04:05", "benchmarks": [benchmark, other]}
 
 
-def counters():
-    return json.loads((ROOT / evidence.COUNTERS).read_text(encoding="utf-8"))
-
-
 def test_the_page_shows_the_stored_results():
-    results = json.loads((ROOT / predictions.RESULTS).read_text(encoding="utf-8"))
     page = (ROOT / predictions.PAGE).read_text(encoding="utf-8")
-    assert predictions.page(results, counters()) == page, "run python -m notes.make.predictions"
+    assert predictions.page(stored_benchmarks(ROOT), stored_counters(ROOT)) == page, (
+        "run python -m notes.make.predictions"
+    )
 
 
 def test_every_stored_version_is_compared():
-    results = json.loads((ROOT / predictions.RESULTS).read_text(encoding="utf-8"))
+    results = stored_benchmarks(ROOT)
     measured = [benchmark for benchmark in results["benchmarks"] if benchmark["group"] == "ladder"]
     assert len(predictions.comparisons(results)) == len(measured) > 0
 
 
 @pytest.mark.parametrize("side", ["inside", "below", "above"])
 def test_a_time_outside_of_its_range_is_marked_and_listed(side):
-    found = explain_version("vectorized", 4096, 4096, 4096, H200).prediction
+    found = explain("vectorized", 4096, 4096, 4096, H200).prediction
     seconds = {
         "inside": found.predicted_s,
         "below": 0.9 * found.optimistic_s,
@@ -71,12 +70,12 @@ def test_results_of_an_unknown_device_are_refused():
 
 def test_check_says_whether_the_page_is_stale(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for path in (predictions.RESULTS, predictions.PAGE):
+    for path in (BENCHMARKS, predictions.PAGE):
         path.parent.mkdir(parents=True, exist_ok=True)
-    predictions.RESULTS.write_text(json.dumps(stored(4e-3)), encoding="utf-8")
+    BENCHMARKS.write_text(json.dumps(stored(4e-3)), encoding="utf-8")
     assert predictions.main(["--check"]) == 1
     assert predictions.main([]) == 0
     assert predictions.main(["--check"]) == 0
-    predictions.RESULTS.write_text(json.dumps(stored(5e-3)), encoding="utf-8")
+    BENCHMARKS.write_text(json.dumps(stored(5e-3)), encoding="utf-8")
     assert predictions.main(["--check"]) == 1
     assert "run python -m notes.make.predictions" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from numba_gemm.hardware import devices
 from numba_gemm.ladder import RUNGS, find
 from numba_gemm.plots.catalogue import PICTURES
 from numba_gemm.plots.rectangles import rectangles
-from numba_gemm.plots.results import Results, load
+from numba_gemm.plots.results import BENCHMARKS, Results, load, stored_results
 from numba_gemm.plots.subjects import STREAM_BLOCKS, STREAM_SEGMENTS, STREAM_TILES
 
 pytest.importorskip("matplotlib", reason="pictures need numba-gemm[plot]")
@@ -35,7 +35,7 @@ from numba_gemm.plots.drawings import pipeline, stream_k, waves
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numba_gemm" / "plots"
 DRAWINGS = sorted(path for path in (PACKAGE / "drawings").glob("*.py") if path.stem != "__init__")
-STORED = ROOT / "benchmarks" / "results" / "benchmarks.json"
+STORED = ROOT / BENCHMARKS
 
 BY_NAME = {picture.name: picture for picture in PICTURES}
 every_picture = pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
@@ -240,6 +240,22 @@ def test_pictures_of_models_follow_the_device(drawing, figures, monkeypatch):
         assert figure not in before
 
 
+def test_a_folder_without_results_has_those_of_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert stored_results() == STORED
+    own = tmp_path / BENCHMARKS
+    own.parent.mkdir(parents=True)
+    own.write_text("{}")
+    assert stored_results().resolve() == own
+
+
+def test_where_there_are_no_results_at_all_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path / "lib" / "python" / "numba_gemm")
+    assert stored_results() == BENCHMARKS
+    assert load(stored_results()) is None
+
+
 def test_a_measured_picture_without_results_is_refused():
     with pytest.raises(ValueError, match="suite shows results of the group 'suite': there are no stored results"):
         BY_NAME["suite"].draw(None)
@@ -329,6 +345,14 @@ def test_named_pictures_go_to_the_folder(tmp_path):
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["ring.png", "ring.svg"]
     assert str(tmp_path / "new" / "ring.svg") in done.stdout
+
+
+def test_measured_pictures_are_drawn_in_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = invoke("suite", "--out", "pictures")
+    assert done.exit_code == 0, done.output
+    committed = ROOT / files.FOLDER / "suite.svg"
+    assert files.texts((tmp_path / "pictures" / "suite.svg").read_bytes()) == files.texts(committed.read_bytes())
 
 
 def test_of_all_pictures_those_without_results_are_left_out(tmp_path, monkeypatch):

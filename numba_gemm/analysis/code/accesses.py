@@ -6,7 +6,7 @@ read from the main loop: accesses to each array are merged in the way that gives
 stand there. Arrays that only the rest of the kernel accesses are taken to be merged as widely as the source allows.
 
 A block is traced for two lengths of K, a whole number of tiles each, the same but for one. The difference is what
-one tile of K costs; the rest is done once a block: the first copies where they differ from the later ones, and C.
+one tile of K costs; the rest is done once per block: the first copies where they differ from the later ones, and C.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from numba_gemm import ladder
-from numba_gemm.analysis.code import sass
-from numba_gemm.analysis.code.inspection import inspect_version
+from numba_gemm.analysis.code import inspection, sass
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Access, Kind, Space, Trace, trace
 from numba_gemm.hardware.quantity import require, round_up
 from numba_gemm.kernels.variant import Variant
@@ -62,7 +61,7 @@ Mergings = dict[tuple[str, Kind], Merging]
 
 
 class Site(NamedTuple):
-    """A line of the source and what it does: accesses of so many bytes a thread to an array."""
+    """A line of the source and what it does: accesses of so many bytes per thread to an array."""
 
     array: str
     space: Space
@@ -71,7 +70,7 @@ class Site(NamedTuple):
     bytes: int
 
 
-#: Requests of warps, one a row: for each lane the index of its first float, or `tracing.NOT_ACCESSED`.
+#: Requests of warps, one per row: for each lane the index of its first float, or `tracing.NOT_ACCESSED`.
 Requests = npt.NDArray[np.int64]
 
 
@@ -167,10 +166,10 @@ def _accesses(version: Version, tile: Tile, arch: str | None, variant: Variant) 
     if arch is None:
         mergings = _widest(more)
     else:
-        inspection = inspect_version(
+        compiled = inspection.inspect(
             version.name, arch=arch, tile=tile, variant=variant if version.takes_variants else None
         )
-        mergings = _mergings_in(inspection.loop, tile.bk * tile.tm * tile.tn, fewer, more)
+        mergings = _mergings_in(compiled.loop, tile.bk * tile.tm * tile.tn, fewer, more)
     return Accesses(
         version=version.name if version.number is None else version.number,
         tile=tile,
@@ -252,7 +251,7 @@ def _widest(accesses: Iterable[Access]) -> Mergings:
 
 
 def _mergings_in(loop: sass.Loop, ffma: int, fewer: tuple[Access, ...], more: tuple[Access, ...]) -> Mergings:
-    """Those with which one tile of K, with `ffma` FFMAs a thread, has the instructions of the main loop."""
+    """Those with which one tile of K, with `ffma` FFMAs per thread, has the instructions of the main loop."""
     mergings: Mergings = {}
     for (space, kind), opcode in _OPCODES.items():
         in_loop = Counter(instruction.access_bytes for instruction in sass.select(loop.body, opcode))

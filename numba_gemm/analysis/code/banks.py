@@ -16,7 +16,7 @@ from numba_gemm.hardware.quantity import Result, ceil_div
 from numba_gemm.kernels.variant import Variant
 from numba_gemm.tile import FLOAT_BYTES, Tile
 
-#: (starts of 32 lanes or None, floats a lane, whether it is a load) → wavefronts.
+#: (starts of 32 lanes or None, floats per lane, whether it is a load) → wavefronts.
 Rule = Callable[[Sequence[int | None], int, bool], int]
 
 
@@ -34,7 +34,7 @@ class SharedAccess(Result):
     #: Of all warps of a block, for one tile of K.
     requests_per_tile: int
     wavefronts_per_tile: int
-    #: Wavefronts if each were full of different words: ⌈different words / 32⌉ a request.
+    #: Wavefronts if each were full of different words: ⌈different words / 32⌉ per request.
     ideal_per_tile: int
     #: What a block does once, however many tiles of K it has.
     requests_once: int

@@ -82,7 +82,7 @@ class Inspection:
         }
 
     def loop_listing(self) -> str:
-        """The main loop in SASS, an instruction a line behind its address; branches name addresses.
+        """The main loop in SASS, an instruction per line behind its address; branches name addresses.
 
         Where the Python line is known that the instructions came from, it stands above them.
         """
@@ -151,21 +151,27 @@ class Inspection:
         ]
 
 
-def inspect_version(
+def inspect(
     version: int | str, *, arch: str = "sm_90", tile: Tile | None = None, variant: Variant | None = None
 ) -> Inspection:
-    """Compile a version as a GPU of that architecture would run it, and read the machine code.
+    """What a version is compiled to for a GPU architecture: registers, spills, shared memory, the main loop.
+
+    Nothing is launched and no GPU is needed, but nvdisasm is: `pip install 'numba-gemm[inspect]'`. Versions that
+    take any shape and layout are compiled for whole row-major matrices at aligned addresses.
 
     Args:
         version: a number or a name of `VERSIONS`.
-        arch: one of `machine_code.ARCHITECTURES`.
+        arch: "sm_80", "sm_86", "sm_89", "sm_90", "sm_100" or "sm_120".
         tile: the tile to compile for instead of the version's default.
-        variant: for a version that takes variants, the one to compile; by default for whole row-major matrices.
+        variant: for a version that takes any shape and layout, what to compile it for instead.
+
+    Returns:
+        An `Inspection`: figures as attributes, `.to_dict()` for machines, tables by `rich.print`.
 
     Raises:
         TypeError: for a version or a tile of another type.
-        ValueError: for an unknown version or architecture; for a tile or variant that the version cannot use, or
-            a tile that the architecture has too little shared memory for.
+        ValueError: for an unknown version or architecture, or a tile or variant that the version or the architecture
+            cannot use.
         RuntimeError: in Numba's simulator, or without nvdisasm.
 
     """

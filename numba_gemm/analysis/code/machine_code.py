@@ -11,22 +11,19 @@ import base64
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
 from cuda.pathfinder import find_nvidia_binary_utility
 from numba import cuda
 
-import numba_gemm
 from numba_gemm.analysis.code import code_cache
 from numba_gemm.compiler.disk_cache import fingerprint, fingerprint_of
-from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.compiler.target import SIMULATOR, pretended_device
 from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import Version
@@ -37,7 +34,7 @@ ARCHITECTURES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 # From compute capability 9.0 every block's static shared memory starts with 1 KB that belongs to the system.
 _RESERVED_SHARED_BYTES = 1024
 
-_PACKAGE = Path(numba_gemm.__file__).parent
+_PACKAGE = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ def compile_kernel(
     options = dict(kernel.targetoptions)
     if lineinfo is not None:
         options["lineinfo"] = lineinfo
-    with _pretend_device(capability):
+    with pretended_device(capability):
         ltoir, _ = cuda.compile(
             kernel.py_func,
             signature,
@@ -218,24 +215,6 @@ def _compute_capability(arch: str) -> tuple[int, int]:
 def _suffix(capability: tuple[int, int]) -> str:
     """Numba compiles for the architecture-specific features where there are any."""
     return "a" if capability >= (9, 0) else ""
-
-
-@contextmanager
-def _pretend_device(capability: tuple[int, int]) -> Iterator[None]:
-    """Let Numba see a device of this compute capability.
-
-    `cuda.compile` takes the capability as an argument, but the device functions that a kernel calls are
-    compiled by their dispatchers, and those ask the current device, which would start the driver.
-    """
-    # The simulator has no such module, and this one has to import there too.
-    from numba.cuda import dispatcher
-
-    get_current_device = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = get_current_device
 
 
 def _foreign_object(path: Path, target: str) -> ObjectCode:

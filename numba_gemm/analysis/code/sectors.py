@@ -64,7 +64,7 @@ class Sectors(Result):
         return of_launch(self.tile, m, n, k, per_tile=per_tile, once=once)
 
     def sectors(self, kind: Kind, m: int, n: int, k: int) -> int:
-        """Sectors of a whole launch, likewise."""
+        """Sectors of a whole launch for C[m, n] = A[m, k] · B[k, n]; the shape has to be whole tiles."""
         own = [access for access in self.accesses if access.kind == kind]
         per_tile, once = sum(a.sectors_per_tile for a in own), sum(a.sectors_once for a in own)
         return of_launch(self.tile, m, n, k, per_tile=per_tile, once=once)
@@ -83,7 +83,7 @@ def request_sectors(starts: list[int], width: int) -> int:
 
 
 def count_sectors(accesses: Accesses) -> Sectors:
-    """The sectors of requests."""
+    """The sectors that requests touch, and how much of them is wanted."""
     requests = accesses.count("global", lambda *_: 1)
     touched = accesses.count("global", _sectors)
     used = accesses.count("global", _different_floats)

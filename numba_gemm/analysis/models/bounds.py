@@ -7,19 +7,19 @@ leaves out and the hardware may add:
 | --- | --- | --- |
 | issue | instructions that the tile needs | one FFMA in four finds its three registers in one bank |
 | shared memory | wavefronts of whole warps | of reads of 16 bytes in parts, and copies with a 2-way conflict |
-| L1 | lines that loads touch | the same |
-| L2 | every element once a block, 64 B a cycle and SM | without help of the L1 cache, 32 B a cycle and SM |
-| memory | nothing if L2 holds the operands, else each once | what a wave of blocks has in common, once a wave |
-| latency | one load from memory a round of blocks | each wait that the kernel does not hide itself |
+| L1 | lines that loads touch | lines that loads touch |
+| L2 | every element once per block, 64 B per cycle and SM | without help of the L1 cache, 32 B per cycle and SM |
+| memory | nothing if L2 holds the operands, else each once | what a wave of blocks has in common, once per wave |
+| latency | one load from memory per round of blocks | each wait that the kernel does not hide itself |
 
 The prediction runs from the largest lower end (everything overlaps) to the sum of the upper ends of what the kernel
 itself does not overlap. A kernel overlaps copies and arithmetic if it has more than one stage, and reads of fragments
 and arithmetic if it reads them in pairs; other warps overlap a part of the rest, which no count of a kernel says.
 
 Sources of the machine's figures: 500 cycles from a load to its value in device memory, and 20 in shared memory, are
-the latencies that the source documents give. L2 delivers 5120 B a cycle on an A100 (whitepaper), 47 to each of its 108
-SMs; other devices' figures are not published, so 32 and 64 stand on both sides of it. Registers have two banks since
-Volta, and three random ones lie in the same bank one time in four (Jia et al., "Dissecting the NVIDIA Volta GPU
+the latencies that the source documents give. L2 delivers 5120 B per cycle on an A100 (whitepaper), 47 to each of its
+108 SMs; other devices' figures are not published, so 32 and 64 stand on both sides of it. Registers have two banks
+since Volta, and three random ones lie in the same bank one time in four (Jia et al., "Dissecting the NVIDIA Volta GPU
 architecture via microbenchmarking", 2018).
 
 Not in the model: the time to start and end a launch, some microseconds; spills; function calls; the sums that blocks
@@ -42,7 +42,7 @@ from numba_gemm.tile import FLOAT_BYTES, WARP, Tile
 
 #: Cycles from a load to its value, from device memory and from shared memory.
 MEMORY_LATENCY, SHARED_LATENCY = 500, 20
-#: Bytes a cycle that L2 delivers to one multiprocessor: at most, and at least.
+#: Bytes per cycle that L2 delivers to one multiprocessor: at most, and at least.
 L2_BYTES_PER_CYCLE = (64, 32)
 #: FFMAs that need three registers of one bank, if registers are taken at random.
 SAME_BANK = 1 / 4

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numba_gemm.analysis.code.inspection import Inspection
 
-#: Registers of a thread besides its outputs, where nothing passes through shared memory: fragments, pointers, strides.
+#: Registers per thread besides its outputs, where nothing passes through shared memory: fragments, pointers, strides.
 #: Of such kernels the source documents report 39 for 16 outputs and 114 for 64, and the naive one here has 32.
 OVERHEAD_WITHOUT_SHARED = 28
 
@@ -60,8 +60,8 @@ class Explanation:
         logical_global_bytes: reads of A and B that the kernel issues.
         shared_wavefronts_per_ffma: least and most wavefronts of shared memory for an FFMA of a warp; None without.
         ffma_share: FFMA over instructions, as the tile needs them or, with machine code, as they are.
-        registers: 32-bit registers a thread.
-        shared_bytes: bytes of shared memory a block.
+        registers: 32-bit registers per thread.
+        shared_bytes: bytes of shared memory per block.
         source: "tile" or "machine code": where registers and instructions come from.
         occupancy: blocks and warps of a multiprocessor, and what limits them.
         waves: how the grid lies on the device.
@@ -181,7 +181,7 @@ class Explanation:
         return self.source == "machine code"
 
 
-def explain_version(
+def explain(
     version: int | str,
     m: int,
     n: int,
@@ -191,7 +191,30 @@ def explain_version(
     *,
     detail: bool = False,
 ) -> Explanation:
-    """The model of a version on a shape; see `numba_gemm.explain`."""
+    """What bounds a version on a shape, in what order, how long it should take, and what the next rung does about it.
+
+    A model: bytes, intensity, occupancy, waves, wavefronts of shared memory, and from them a range of time. Nothing is
+    launched and no GPU is needed. How far it is from what was measured is in notes/predictions.md.
+
+    Args:
+        version: a number or a name of `VERSIONS`.
+        m, n, k: C[m, n] = A[m, k]·B[k, n], row-major; each at least 0.
+        device: "A100", "H100", "H200", "RTX A6000", "RTX 4090", "RTX 5080" in any case, or a `Hardware`. By default
+            the GPU at hand, and an H200, which the stored results are from, where there is none.
+        tile: the tile to explain instead of the version's default.
+        detail: compile the version, which takes seconds, and take registers and instructions from its machine code;
+            otherwise they are what the tile needs. Needs what `inspect` needs.
+
+    Returns:
+        An `Explanation`: figures as attributes, `.to_dict()` for machines, tables by `rich.print`.
+
+    Raises:
+        TypeError: for an argument of another type.
+        ValueError: for an unknown version or device, a negative size, a tile that the version cannot use, or a version
+            that the device cannot run.
+        RuntimeError: with `detail`, in Numba's simulator or without nvdisasm.
+
+    """
     found, tile = _version_and_tile(version, tile)
     for name, size in (("m", m), ("n", n), ("k", k)):
         if not isinstance(size, int) or isinstance(size, bool):
@@ -284,10 +307,10 @@ def _device(device: str | Hardware | None) -> Hardware:
 
 
 def _machine_code(version: Version, tile: Tile, device: Hardware) -> Inspection:
-    from numba_gemm.analysis.code.inspection import inspect_version
+    from numba_gemm.analysis.code.inspection import inspect
 
     arch = "sm_{}{}".format(*device.compute_capability)
-    return inspect_version(version.name, arch=arch, tile=tile)
+    return inspect(version.name, arch=arch, tile=tile)
 
 
 def _registers(version: Version, parts: structure.Structure, tile: Tile, device: Hardware) -> int:

@@ -3,7 +3,7 @@
     FLOPs     = 2·b·N·K                                   b rows
     intensity = 2·b·N·K / (weight·N·K + element·b·(N + K))     → 2b / weight bytes while b ≪ N, K
 
-So 0.5 FLOP/B in FP32 and 1 in BF16 at b = 1: memory is the bound until b reaches the ridge, and fewer bytes a weight
+So 0.5 FLOP/B in FP32 and 1 in BF16 at b = 1: memory is the bound until b reaches the ridge, and fewer bytes per weight
 are all that helps. Until then the time is flat in b, if enough loads are under way to use the bandwidth:
 
     bytes under way = bandwidth · latency                 Little's law

@@ -1,6 +1,6 @@
 """Instruction issue: the share of FFMA among the instructions bounds the fraction of FP32 peak.
 
-Each of the four schedulers of a multiprocessor issues one instruction of a warp a cycle. With 64 FP32 lanes two of
+Each of the four schedulers of a multiprocessor issues one instruction of a warp per cycle. With 64 FP32 lanes two of
 the four slots can start an FFMA, so issue is a bound only below a share of one half; with 128 lanes all four can,
 and the share is itself the bound.
 """

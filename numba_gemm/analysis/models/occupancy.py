@@ -5,7 +5,7 @@ to 12.1:
 
 - registers are given to a warp in units of 256, out of the quarter of the register file that its partition has;
 - shared memory is given to a block in units of 128 bytes, and each block pays 1024 bytes more that the system
-  reserves (from compute capability 8.0 on): why 164 KB an SM are 163 KB for a block;
+  reserves (from compute capability 8.0 on): why 164 KB per SM are 163 KB for a block;
 - an SM holds so many warps and so many blocks at most.
 
 Not counted: the configuration of the unified L1 and shared memory. It is taken as the largest, which is what a launch
@@ -28,7 +28,7 @@ MAX_REGISTERS = 255
 
 @dataclass(frozen=True)
 class Occupancy(Result):
-    """Blocks an SM and what they make of it; `limits` is the number of blocks that each resource alone would allow."""
+    """Blocks per SM and what they make of it; `limits` is the number of blocks that each resource alone would allow."""
 
     blocks_per_sm: int
     warps_per_sm: int
@@ -104,9 +104,9 @@ def filling_shared_bytes(blocks: int, device: Hardware) -> int:
 
 
 def floor_blocks(threads: int, registers: int, shared_bytes: int, device: Hardware) -> int:
-    """Blocks an SM by plain division, without granularity and reservation, as the source documents count them.
+    """Blocks per SM by plain division, without granularity and reservation, as the source documents count them.
 
-    min(⌊65536 / (R·T)⌋, ⌊shared an SM / shared a block⌋, ⌊threads an SM / T⌋, blocks an SM).
+    min(⌊65536 / (R·T)⌋, ⌊shared per SM / shared per block⌋, ⌊threads per SM / T⌋, blocks per SM).
     """
     require(1, threads=threads, registers=registers)
     require(0, shared_bytes=shared_bytes)
@@ -117,7 +117,7 @@ def floor_blocks(threads: int, registers: int, shared_bytes: int, device: Hardwa
 
 
 def register_cap(threads: int, blocks: int, device: Hardware) -> int:
-    """Registers a thread may have if `blocks` blocks are to fit: ⌊65536 / (T·blocks)⌋, whole units a warp, ≤ 255."""
+    """Most registers per thread with which `blocks` blocks fit: ⌊65536 / (T·blocks)⌋, whole units per warp, ≤ 255."""
     require(1, threads=threads, blocks=blocks)
     warps_per_partition = ceil_div(blocks * ceil_div(threads, WARP), PARTITIONS)
     units = device.registers // PARTITIONS // warps_per_partition // REGISTER_UNIT

@@ -62,7 +62,7 @@ def attainable(device: Hardware, flop_per_byte: float) -> float:
 
 
 def peak_fraction(device: Hardware, flop_per_byte: float) -> float:
-    """The same as a fraction of FP32 peak, at most 1."""
+    """What the roofline allows at an intensity, as a fraction of FP32 peak: at most 1."""
     return attainable(device, flop_per_byte) / device.fp32_peak
 
 

@@ -37,7 +37,7 @@ class Share(Result):
 
 
 def segments_of(k: int, bk: int) -> int:
-    """Segments a tile, ⌈K/BK⌉."""
+    """Segments per tile, ⌈K/BK⌉."""
     require(0, k=k)
     require(1, bk=bk)
     return ceil_div(k, bk)

@@ -1,13 +1,13 @@
 """Shared memory: wavefronts of an access, and the bound that they set on FP32 arithmetic.
 
 Shared memory has 32 banks of 4 bytes; word i lies in bank i mod 32. A wavefront delivers one word of each bank, 128
-bytes at most, to as many lanes as want it, and a multiprocessor has one a cycle. Lanes that want different words of
+bytes at most, to as many lanes as want it, and a multiprocessor has one per cycle. Lanes that want different words of
 one bank need a wavefront each; the same word is a broadcast.
 
 `wavefronts` counts one set of words at once. `request_wavefronts` counts one instruction of a warp, of which the
 hardware serves as many lanes at once as make 128 bytes:
 
-- 4 bytes a lane: the whole warp;
+- 4 bytes per lane: the whole warp;
 - 8 bytes: its two halves, one after the other;
 - 16 bytes: its four quarters, one after the other;
 - loads of 8 or 16 bytes take twice as many lanes at once if each lane of the warp reads the same address as the lane
@@ -84,14 +84,14 @@ def swizzled_word(word: int) -> int:
 
 
 def peak_fraction(wavefronts_per_ffma: float, device: Hardware) -> float:
-    """Bound of shared memory as a fraction of FP32 peak: one wavefront a cycle for those that full rate wants."""
+    """Bound of shared memory as a fraction of FP32 peak: one wavefront per cycle for those that full rate wants."""
     require(0, wavefronts_per_ffma=wavefronts_per_ffma)
     wanted = wavefronts_per_ffma * device.warp_ffma_per_cycle
     return min(1.0, 1 / wanted) if wanted else 1.0
 
 
 def margin(tm: int, tn: int, wavefronts_per_k: int, device: Hardware) -> float:
-    """Cycles of FFMA over cycles of shared memory for one k of a warp with TM × TN outputs a thread; < 1 is a bound."""
+    """Cycles of FFMA over cycles of shared memory for one k of a warp, TM × TN outputs per thread; < 1 is a bound."""
     require(1, tm=tm, tn=tn, wavefronts_per_k=wavefronts_per_k)
     return tm * tn / device.warp_ffma_per_cycle / wavefronts_per_k
 

@@ -24,7 +24,7 @@ VECTOR = 4
 _LONG_ROW = 4096
 
 
-#: How a tile reaches shared memory: a float at a time or 16 bytes at a time through registers, by cp.async, or not at
+#: How a tile reaches shared memory: one float at a time or 16 bytes at a time through registers, by cp.async, or not at
 #: all.
 Copy = Literal["floats", "vectors", "async", "none"]
 
@@ -43,7 +43,7 @@ class Structure(Result):
         split_columns: whether a thread's columns are groups of four that are spread over the block tile.
         swizzled: whether 16-byte chunks of a row of Bs are exchanged by xor.
         copy_a: how the tile of A is copied.
-        copy_b: the same of B; "none" where each thread has its part of it in registers.
+        copy_b: how the tile of B is copied; "none" where each thread has its part of it in registers.
         turns_a: whether the copy of A transposes it.
         prefetch: whether the next tile is on its way while this one is computed.
         paired_fragments: whether the fragments of step k + 1 are read while those of step k are used.
@@ -143,7 +143,7 @@ def dynamic_shared_bytes(version: Version, tile: Tile, variant: Variant | None =
 
 
 def shared_bytes(version: Version, tile: Tile) -> int:
-    """Bytes of shared memory a block, static or dynamic, for whole row-major matrices."""
+    """Bytes of shared memory per block, static or dynamic, for whole row-major matrices."""
     structure = structure_of(version, tile)
     if not structure.shared:
         return 0
@@ -180,7 +180,7 @@ class _Read:
 
 
 def shared_wavefronts(structure: Structure, tile: Tile) -> Wavefronts:
-    """Wavefronts a step of k for both fragments of a warp."""
+    """Wavefronts per step of k for both fragments of a warp."""
     reads = _fragment_reads(structure, tile)
     return Wavefronts(
         least=sum(read.least / read.steps for read in reads), served=sum(read.served / read.steps for read in reads)
@@ -188,15 +188,15 @@ def shared_wavefronts(structure: Structure, tile: Tile) -> Wavefronts:
 
 
 def shared_loads(structure: Structure, tile: Tile) -> float:
-    """Load instructions a thread and step of k for both fragments."""
+    """Load instructions per thread and step of k for both fragments."""
     return sum(1 / read.steps for read in _fragment_reads(structure, tile))
 
 
 def _fragment_reads(structure: Structure, tile: Tile) -> list[_Read]:
     """All reads for the fragments of A and B.
 
-    Where a tile lies in lines, [m, k], the compiler reads four k of one at once
-    (tests/kernels/test_machine_code.py), unless lines do not begin at multiples of 16 bytes. Other reads are of four neighbours, where a thread has four.
+    Where a tile lies in lines, [m, k], the compiler reads four k of one at once (tests/kernels/test_machine_code.py),
+    unless lines do not begin at multiples of 16 bytes. Other reads are of four neighbours, where a thread has four.
     """
     places = [_thread_place(structure, tile, lane) for lane in range(min(WARP, tile.threads))]
     rows = [[_line(structure, m, i, tile.tm, tile.wm) for m, _ in places] for i in range(tile.tm)]
@@ -251,7 +251,7 @@ def _thread_place(structure: Structure, tile: Tile, lane: int) -> tuple[int, int
 
 
 def global_loads(tile: Tile) -> int:
-    """Load instructions a thread and step of k: its floats of A and of B, one by one."""
+    """Load instructions per thread and step of k: its floats of A and of B, one by one."""
     return tile.tm + tile.tn
 
 
@@ -277,7 +277,7 @@ def _global_words(structure: Structure, tile: Tile) -> list[list[int]]:
 
 
 def copy_instructions(structure: Structure, tile: Tile) -> float:
-    """Load and store instructions a thread and step of BK that bring both tiles to where they are used.
+    """Load and store instructions per thread and step of BK that bring both tiles to where they are used.
 
     A float is a load and a store. Of four it is one load and one store, but four stores where A is turned round. By
     cp.async four are one instruction, or four where A is turned.
@@ -299,11 +299,11 @@ def _copies(copy: Copy, floats: float, turned: bool) -> float:
 
 
 def copy_wavefronts(structure: Structure, tile: Tile) -> int:
-    """Wavefronts a block and step of BK to write the tiles into shared memory without conflicts."""
+    """Wavefronts per block and step of BK to write the tiles into shared memory without conflicts."""
     lines = tile.bm + (tile.bn if structure.copy_b != "none" else 0)
     return ceil_div(lines * tile.bk * FLOAT_BYTES, WAVEFRONT_BYTES)
 
 
 def barriers(tile: Tile) -> int:
-    """Barriers a step of BK: two where one buffer is filled and used in turn, one where buffers alternate."""
+    """Barriers per step of BK: two where one buffer is filled and used in turn, one where buffers alternate."""
     return 2 if tile.stages == 1 else 1

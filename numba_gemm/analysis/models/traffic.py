@@ -3,7 +3,7 @@
 Every block of BM × BN outputs reads BM rows of A and BN columns of B, all K of them:
 
     reads     = M·N·K·(1/BM + 1/BN)·4       bytes; each element of A is read N/BN times, of B M/BM times
-    saving    = 2 / (1/BM + 1/BN)           against one output a thread, which reads 8 bytes a multiply-add
+    saving    = 2 / (1/BM + 1/BN)           against one output per thread, which reads 8 bytes per multiply-add
     intensity = BM·BN / (2·(BM + BN))       FLOP per byte read; BK cancels
 
 A block that computes one output is the naive kernel, tile 1 × 1. The same formula one level down, with TM × TN for
@@ -58,19 +58,19 @@ def reuse(rows: int, columns: int) -> float:
 
 
 def block_read_bytes(m: int, n: int, k: int, bm: int, bn: int) -> int:
-    """Bytes of A and B that the blocks read, each once a block; ragged blocks read what exists."""
+    """Bytes of A and B that the blocks read, each once per block; ragged blocks read what exists."""
     require(0, m=m, n=n, k=k)
     require(1, bm=bm, bn=bn)
     return FLOAT_BYTES * k * (m * ceil_div(n, bn) + n * ceil_div(m, bm))
 
 
 def thread_read_bytes(m: int, n: int, k: int, tile: Tile) -> int:
-    """Bytes that the threads read from shared memory: the same, with TM × TN outputs a thread."""
+    """Bytes that the threads read from shared memory: a thread each float that its TM × TN outputs need, once."""
     return block_read_bytes(m, n, k, tile.tm, tile.tn)
 
 
 def naive_read_bytes(m: int, n: int, k: int) -> int:
-    """Bytes that one thread an output asks for: two floats a multiply-add, 8·M·N·K."""
+    """Bytes that one thread per output asks for: two floats per multiply-add, 8·M·N·K."""
     return block_read_bytes(m, n, k, 1, 1)
 
 

@@ -63,6 +63,6 @@ def idle_multiprocessors(blocks: int, multiprocessors: int) -> int:
 
 
 def busiest(blocks: int, multiprocessors: int) -> float:
-    """Mean over largest number of blocks a multiprocessor: the bound on efficiency where their total is what counts."""
+    """Mean over largest number of blocks per multiprocessor: bounds efficiency where their total is what counts."""
     dealt = blocks_by_multiprocessor(blocks, multiprocessors)
     return blocks / multiprocessors / max(dealt) if blocks else 1.0

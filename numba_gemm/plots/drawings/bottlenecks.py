@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from numba_gemm import ladder
-from numba_gemm.analysis.models.explain import explain_version
+from numba_gemm.analysis.models.explain import explain
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import CUBE, DEVICE
 
@@ -18,7 +18,7 @@ HEIGHT = 0.15
 
 def draw() -> Figure:
     """For each rung the range of time of each bound; the one with the largest is named, and what the next rung does."""
-    explained = [(rung, explain_version(rung.name, *CUBE, DEVICE)) for rung in ladder.RUNGS]
+    explained = [(rung, explain(rung.name, *CUBE, DEVICE)) for rung in ladder.RUNGS]
     names = sorted({bound.name for _, found in explained for bound in found.bottlenecks})
     colours = dict(zip(names, style.CYCLE, strict=False))
     least = min(bound.most_s for _, found in explained for bound in found.bottlenecks if bound.most_s) / 2

@@ -1,4 +1,4 @@
-"""Few rows of C: a block a tile leaves most of the device idle; split-K and stream-K deal out K."""
+"""Few rows of C: a block per tile leaves most of the device idle; split-K and stream-K deal out K."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba_gemm.plots.subjects import DEVICE, FEW_ROWS, SPLITS, TILE
 
 
 def draw() -> Figure:
-    """Three schedules of the same tiles, a line a multiprocessor."""
+    """Three schedules of the same tiles, a line per multiprocessor."""
     m, n, k = FEW_ROWS
     grid_n, grid_m = TILE.grid(m, n)
     tiles, segments = grid_m * grid_n, segments_of(k, TILE.bk)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from notes.make.predictions import comparisons
 from numba_gemm import ladder
+from numba_gemm.analysis.models.comparison import comparisons
 from numba_gemm.plots import style
 from numba_gemm.plots.results import Results
 
@@ -13,7 +13,7 @@ MILLI = 1e-3
 
 
 def draw(results: Results) -> Figure:
-    """One panel a size, a bar a version."""
+    """One panel per size, a bar per version."""
     compared = comparisons(results.stored)
     sizes = sorted({each.explanation.m for each in compared}, reverse=True)
     versions = list(dict.fromkeys(each.explanation.version for each in compared))

@@ -22,7 +22,7 @@ COLOURS = (style.GREEN, style.ORANGE, style.BLUE)
 
 
 def draw() -> Figure:
-    """Three levels a version; widths are in proportion to the multiply-adds a float."""
+    """Three levels per version; widths are in proportion to the multiply-adds per float."""
     made = style.figure(
         3.6,
         "Reuse grows from the thread to the block, and with each rung",

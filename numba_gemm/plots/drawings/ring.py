@@ -11,7 +11,7 @@ from numba_gemm.plots.subjects import PIPELINED, TURNS
 
 
 def draw() -> Figure:
-    """A line a turn, a column a buffer."""
+    """A line per turn, a column per buffer."""
     stages = ladder.find(PIPELINED).default_tile.stages
     turns = [turn(t, stages) for t in range(TURNS)]
     made = style.figure(

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from numba_gemm import ladder
 from numba_gemm.analysis.models.bounds import L2_BYTES_PER_CYCLE
-from numba_gemm.analysis.models.explain import Explanation, explain_version
+from numba_gemm.analysis.models.explain import Explanation, explain
 from numba_gemm.hardware.devices import WAVEFRONT_BYTES, Hardware
 from numba_gemm.plots import style
 from numba_gemm.plots.results import Results
@@ -38,7 +38,7 @@ def draw(results: Results) -> Figure:
     measured = results.group("ladder")
     size = max(result["m"] for result in measured)
     rates = {result["version"]: result["tflops"] * TERA for result in measured if result["m"] == size}
-    explained = {rung: explain_version(rung.name, size, size, size, device) for rung in ladder.RUNGS}
+    explained = {rung: explain(rung.name, size, size, size, device) for rung in ladder.RUNGS}
 
     made = style.figure(
         4.7,

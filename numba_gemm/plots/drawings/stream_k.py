@@ -12,7 +12,7 @@ from numba_gemm.plots.subjects import STREAM_BLOCKS, STREAM_SEGMENTS, STREAM_TIL
 
 
 def draw() -> Figure:
-    """The same tiles twice: a block a tile, and as rung 8 deals them out."""
+    """The same tiles twice: a block per tile, and as rung 8 deals them out."""
     plans = {"a block a tile, in waves": in_waves(), "stream-K": streamed()}
     longest = max(max(segments_by_block(shares).values()) for shares in plans.values())
     made = style.figure(

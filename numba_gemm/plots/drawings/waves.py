@@ -7,15 +7,15 @@ from math import ceil
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.models.explain import explain_version
+from numba_gemm.analysis.models.explain import explain
 from numba_gemm.plots import style
 from numba_gemm.plots.subjects import DEVICE, WAVE_SIZES, WAVE_VERSION
 
 
 def draw() -> Figure:
-    """For each cube, one box a wave, filled as far as the device is."""
+    """For each cube, one box per wave, filled as far as the device is."""
     version = ladder.find(WAVE_VERSION)
-    grids = {size: explain_version(version.name, size, size, size, DEVICE).waves for size in WAVE_SIZES}
+    grids = {size: explain(version.name, size, size, size, DEVICE).waves for size in WAVE_SIZES}
     slots = max(found.slots for found in grids.values())
     made = style.figure(
         3.4,

@@ -46,7 +46,7 @@ def questions() -> Iterator[Question]:
             "Larger tiles in shared memory",
             "Tensor cores",
             "Weights of fewer bits",
-            "More outputs a thread",
+            "More outputs per thread",
         ),
         right=2,
         hint="Which of them changes the number of bytes that have to be read?",
@@ -60,7 +60,7 @@ def questions() -> Iterator[Question]:
         answer=batch,
         unit="rows",
         hint="Every row uses each weight once more.",
-        explanation=f"{figure(batch)}: the intensity is one FLOP/B a row. Counting the other operand and the result "
+        explanation=f"{figure(batch)}: the intensity is one FLOP/B per row. Counting the other operand and the result "
         f"too, for {SIZE} × {SIZE} weights, it is {figure(with_operands)}.",
     )
     shares = token_flops(LLAMA_7B, 2048)

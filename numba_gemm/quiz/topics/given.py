@@ -8,9 +8,9 @@ SIZE = 4096
 CUBE = (SIZE, SIZE, SIZE)
 MIB, GIB = 2**20, 2**30
 
-#: One output a thread, from tiles in shared memory: rung 2.
+#: One output per thread, from tiles in shared memory: rung 2.
 SHARED = Tile(bm=32, bn=32, bk=32)
-#: 8 × 8 outputs a thread: rungs 3 and 4.
+#: 8 × 8 outputs per thread: rungs 3 and 4.
 REGISTER = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)
-#: The same with a ring of three stages: rung 5.
+#: 8 × 8 outputs per thread with a ring of three stages: rung 5.
 RING = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)

@@ -23,20 +23,20 @@ def _bottlenecks() -> Iterator[Question]:
     shared = shared_memory.peak_fraction(2, A100)
     yield Open(
         title="the chain of bottlenecks",
-        text="Walk up the ladder: what bounds one thread an output, tiles in shared memory, tiles in registers, and a "
+        text="Walk up the ladder: what bounds one thread per output, tiles in shared memory, tiles in registers, and a "
         "pipeline of copies, and what does each step do about the bound before it?",
         hint="Each step serves one level of the memory better and makes the next one the bound.",
-        explanation="One thread an output has two loads a multiply-add: it saturates the load units and caches (by its "
-        f"logical traffic, {figure(1 / traffic.tile_intensity(1, 1) * 2)} bytes a multiply-add, it would be device "
-        "memory, but caches absorb most). Shared tiles serve a block from one load; two shared reads a multiply-add "
-        f"then bound it, at {figure(shared * 100)} % of an A100's peak, and barriers. Register tiles make a read serve "
-        "many; what is left is the latency of loading a tile while nobody computes. Copies ahead hide that, and the "
-        "rate of FFMA is the bound.",
+        explanation="One thread per output has two loads per multiply-add: it saturates the load units and caches (by "
+        f"its logical traffic, {figure(1 / traffic.tile_intensity(1, 1) * 2)} bytes per multiply-add, it would be "
+        "device memory, but caches absorb most). Shared tiles serve a block from one load; two shared reads per "
+        f"multiply-add then bound it, at {figure(shared * 100)} % of an A100's peak, and barriers. Register tiles make "
+        "a read serve many; what is left is the latency of loading a tile while nobody computes. Copies ahead hide "
+        "that, and the rate of FFMA is the bound.",
     )
     yield Open(
         title="the register tile",
         text=f"Write down the main loop of a block of {REGISTER.bm} × {REGISTER.bn} with {REGISTER.tm} × {REGISTER.tn} "
-        "outputs a thread: what is copied by whom, where the barriers are, what a step of k reads and computes.",
+        "outputs per thread: what is copied by whom, where the barriers are, what a step of k reads and computes.",
         hint="Read rung 3 only afterwards: numba_gemm/kernels/v3_register.py.",
         explanation=f"{REGISTER.threads} threads copy {REGISTER.bm} × {REGISTER.bk} floats of A and {REGISTER.bk} × "
         f"{REGISTER.bn} of B, {(REGISTER.bm + REGISTER.bn) * REGISTER.bk // REGISTER.threads} each; barrier; for each "
@@ -75,8 +75,8 @@ def _experiments() -> Iterator[Question]:
     gain = traffic.tile_intensity(4, 4) / traffic.tile_intensity(1, 1)
     yield Numeric(
         title="the most that 4 × 4 can gain",
-        text="4 × 4 outputs a thread, straight from global memory: how many times the intensity of one output is that, "
-        "and so the most it can gain by fewer loads?",
+        text="4 × 4 outputs per thread, straight from global memory: how many times the intensity of one output is "
+        "that, and so the most it can gain by fewer loads?",
         answer=gain,
         unit="times",
         hint="The formula of a tile, for a tile of 4 × 4 and of 1 × 1.",
@@ -85,8 +85,8 @@ def _experiments() -> Iterator[Question]:
     )
     yield Open(
         title="one output against 4 × 4",
-        text="Measure one thread an output (rung 1) against 4 × 4 outputs a thread without shared memory (the detour "
-        "`thread_tile`) at 4096³. How much is gained, and why is it not what the intensity says?",
+        text="Measure one thread per output (rung 1) against 4 × 4 outputs per thread without shared memory (the "
+        "detour `thread_tile`) at 4096³. How much is gained, and why is it not what the intensity says?",
         hint="`numba-gemm demo` times every version on your GPU; think of the sectors of a load, too.",
         explanation="The ratio is your GPU's to tell. Loads fall to a quarter, but lanes that are 16 bytes apart touch "
         "four times the sectors a load of B; and the caches had absorbed much of the traffic before.",
@@ -94,7 +94,7 @@ def _experiments() -> Iterator[Question]:
     naive = traffic.naive_intensity(4096)
     yield Open(
         title="intensity, measured",
-        text=f"By its loads, one thread an output has {figure(naive)} FLOP/B. Measure what it has at device memory "
+        text=f"By its loads, one thread per output has {figure(naive)} FLOP/B. Measure what it has at device memory "
         "with a profiler. Which counter, and what do you expect?",
         hint=f"Device memory counts sectors of {traffic.SECTOR_BYTES} bytes.",
         explanation=f"FLOP over dram__sectors_read.sum · {traffic.SECTOR_BYTES} bytes (and the writes). Expect far "

@@ -15,7 +15,7 @@ TOPIC = "shared memory"
 
 
 def questions() -> Iterator[Question]:
-    """From one output a thread to warp tiles, and the banks in between."""
+    """From one output per thread to warp tiles, and the banks in between."""
     yield from _bounds()
     yield from _thread_tiles()
     yield from _banks()
@@ -30,14 +30,14 @@ def _bounds() -> Iterator[Question]:
         fraction = shared_memory.peak_fraction(per_ffma, device)
         yield Numeric(
             title=f"one output a thread on an {device.name}",
-            text="One output a thread from tiles in shared memory reads a float of A and one of B for each FFMA: "
-            f"{per_ffma} wavefronts a warp. An SM of an {device.name} delivers one wavefront a cycle and has "
+            text="One output per thread from tiles in shared memory reads a float of A and one of B for each FFMA: "
+            f"{per_ffma} wavefronts per warp. An SM of an {device.name} delivers one wavefront per cycle and has "
             f"{device.fp32_lanes} FP32 lanes. What fraction of peak does that allow?",
             answer=fraction * 100,
             unit="%",
-            hint="How many FFMA of whole warps does the SM start a cycle at full rate, and how many wavefronts would "
+            hint="How many FFMA of whole warps does the SM start per cycle at full rate, and how many wavefronts would "
             "those want?",
-            explanation=f"At full rate {figure(device.warp_ffma_per_cycle)} FFMA of a warp a cycle would want "
+            explanation=f"At full rate {figure(device.warp_ffma_per_cycle)} FFMA of a warp per cycle would want "
             f"{figure(per_ffma * device.warp_ffma_per_cycle)} wavefronts, and there is one: {figure(fraction * 100)} "
             "%. A broadcast takes a wavefront, too. A compiler that merges the reads along k gets better than that.",
         )
@@ -64,7 +64,7 @@ def _thread_tiles() -> Iterator[Question]:
         unit="FLOP/B",
         hint="The formula of the block tile, one level down.",
         explanation=f"2·{tm}·{tn} FLOP for {tm + tn} floats: TM·TN / (2·(TM + TN)) = {figure(intensity)} FLOP/B, where "
-        f"one output a thread has {figure(single)}.",
+        f"one output per thread has {figure(single)}.",
     )
     yield Numeric(
         title="reads saved",
@@ -72,7 +72,7 @@ def _thread_tiles() -> Iterator[Question]:
         answer=traffic.read_saving(tm, tn),
         unit="times",
         hint="Compare the floats for a multiply-add.",
-        explanation=f"Two floats a multiply-add before, {tm + tn} for {tm * tn} now: "
+        explanation=f"Two floats per multiply-add before, {tm + tn} for {tm * tn} now: "
         f"{figure(traffic.read_saving(tm, tn))} times fewer. Counting instructions, 16-byte reads make it four times "
         "more.",
     )
@@ -84,8 +84,8 @@ def _thread_tiles() -> Iterator[Question]:
         answer=share * 100,
         unit="%",
         hint=f"{tm + tn} floats are how many reads of four?",
-        explanation=f"{tm * tn} FFMA and {(tm + tn) // 4} reads: {figure(share * 100)} %. With one output a thread it "
-        f"is {figure(issue.ffma_share(1, 2) * 100)} %.",
+        explanation=f"{tm * tn} FFMA and {(tm + tn) // 4} reads: {figure(share * 100)} %. With one output per thread "
+        f"it is {figure(issue.ffma_share(1, 2) * 100)} %.",
     )
 
 
@@ -100,7 +100,7 @@ def _banks() -> Iterator[Question]:
             "Two warps want the same bank in the same cycle",
         ),
         right=1,
-        hint=f"Each of the {BANKS} banks delivers one word of 4 bytes a cycle, to everyone who wants it.",
+        hint=f"Each of the {BANKS} banks delivers one word of 4 bytes per cycle, to everyone who wants it.",
         explanation="Different words of one bank take a cycle each. The same word is a broadcast, and order does not "
         "matter. Against conflicts help padding, another layout (transposing) and swizzling.",
     )
@@ -114,7 +114,7 @@ def _banks() -> Iterator[Question]:
         unit="",
         tolerance=0,
         hint="Which bank is float i in?",
-        explanation=f"All are in one bank: {column}. With a float more a row, {BANKS + 1}, it would be "
+        explanation=f"All are in one bank: {column}. With a float more per row, {BANKS + 1}, it would be "
         f"{padded_column}.",
     )
     rows = REGISTER.tm
@@ -123,7 +123,7 @@ def _banks() -> Iterator[Question]:
         count = shared_memory.wavefronts([0, apart])
         yield Numeric(
             title=name,
-            text=f"A lies in shared memory as As[m, k] with {stride} floats a row. Some threads of a "
+            text=f"A lies in shared memory as As[m, k] with {stride} floats per row. Some threads of a "
             f"warp read As[m, k], the others As[m + {rows}, k], a float each. How many wavefronts does that take?",
             answer=count,
             unit="",

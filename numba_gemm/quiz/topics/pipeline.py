@@ -38,7 +38,7 @@ def _prefetch() -> Iterator[Question]:
     )
     yield Numeric(
         title="time to hide in",
-        text=f"On a device with {RTX_5080.fp32_lanes} FP32 lanes an SM, how many cycles does a block's tile of "
+        text=f"On a device with {RTX_5080.fp32_lanes} FP32 lanes per SM, how many cycles does a block's tile of "
         f"{REGISTER.bm} × {REGISTER.bn} × {REGISTER.bk} compute at full rate, if it has the SM to itself?",
         answer=cycles,
         unit="cycles",

@@ -13,7 +13,7 @@ TOPIC = "registers and occupancy"
 
 
 def questions() -> Iterator[Question]:
-    """What 8 × 8 outputs a thread cost."""
+    """What 8 × 8 outputs per thread cost."""
     tm, tn, threads = REGISTER.tm, REGISTER.tn, REGISTER.threads
     registers = occupancy.registers_by_fragments(tm, tn)
     yield Numeric(
@@ -66,7 +66,7 @@ def questions() -> Iterator[Question]:
     yield Choice(
         title="enough warps",
         text=f"Those {few.blocks_per_sm} blocks are {few.occupancy:.0%} of the warps that an SM of an {H100.name} can "
-        f"hold. Why may a kernel with {tm} × {tn} outputs a thread still come near peak?",
+        f"hold. Why may a kernel with {tm} × {tn} outputs per thread still come near peak?",
         options=(
             "Each thread has many independent FFMA, so that few warps fill the pipelines",
             "Occupancy only matters to kernels that use tensor cores",

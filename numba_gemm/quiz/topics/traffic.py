@@ -14,7 +14,7 @@ TOPIC = "global memory"
 
 
 def questions() -> Iterator[Question]:
-    """From one output a thread to tiles of 128 × 128."""
+    """From one output per thread to tiles of 128 × 128."""
     yield from _reads()
     yield from _reuse()
     yield from _sectors()
@@ -26,7 +26,7 @@ def _reads() -> Iterator[Question]:
     register = traffic.block_read_bytes(*CUBE, REGISTER.bm, REGISTER.bn)
     yield Numeric(
         title="what one thread an output asks for",
-        text=f"One thread an output, straight from the formula, {SIZE}³: how many bytes of A and B do all threads "
+        text=f"One thread per output, straight from the formula, {SIZE}³: how many bytes of A and B do all threads "
         "together load, caches not counted?",
         answer=naive / GIB,
         unit="GiB",
@@ -72,7 +72,7 @@ def _reuse() -> Iterator[Question]:
     naive, block = traffic.tile_intensity(1, 1), traffic.tile_intensity(REGISTER.bm, REGISTER.bn)
     yield Numeric(
         title="intensity of one output a thread",
-        text="What is the intensity at global memory of one thread an output, by what the threads load?",
+        text="What is the intensity at global memory of one thread per output, by what the threads load?",
         answer=naive,
         unit="FLOP/B",
         hint="Two FLOP for how many bytes?",
@@ -90,7 +90,7 @@ def _reuse() -> Iterator[Question]:
     )
     yield Numeric(
         title="gain in intensity",
-        text=f"By what factor does a block of {REGISTER.bm} × {REGISTER.bn} raise the intensity over one output a "
+        text=f"By what factor does a block of {REGISTER.bm} × {REGISTER.bn} raise the intensity over one output per "
         "thread?",
         answer=block / naive,
         unit="",
@@ -115,7 +115,7 @@ def _reuse() -> Iterator[Question]:
         unit="times",
         tolerance=0,
         hint="Which blocks need a given row of A?",
-        explanation=f"Once by each block along N: N/BN = {SIZE // REGISTER.bn}. With one output a thread it is N = "
+        explanation=f"Once by each block along N: N/BN = {SIZE // REGISTER.bn}. With one output per thread it is N = "
         f"{SIZE}.",
     )
 

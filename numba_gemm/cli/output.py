@@ -1,7 +1,11 @@
-"""Whoever calls the program reads what went wrong on one line of standard error, and status 2."""
+"""What all verbs have in common in what they print, and with which status they end.
+
+JSON goes to standard output. Whoever calls the program reads what went wrong on one line of standard error.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +14,16 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-UNUSABLE = 2
+#: Statuses: all is right; a result is wrong; the request, or where it was made, cannot be used.
+DONE, WRONG_RESULT, UNUSABLE = 0, 1, 2
 
 #: click's, which newer versions of typer have a copy of under a private name.
 _UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
+
+
+def print_json(data: Any) -> None:
+    """Plain data as JSON."""
+    typer.echo(json.dumps(data, indent=2))
 
 
 @contextmanager
