@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import choices
 from numba_gemm.auto.candidates import candidates
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import KEY, Choice
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.problem import Arrangement, Operand, arrange
-from numba_gemm.tile import FLOAT_BYTES
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 
 if TYPE_CHECKING:
     from numba_gemm.driver.timing import GpuTimer
@@ -45,20 +43,11 @@ class Product(NamedTuple):
     trans_b: bool = False
     aligned: bool = True
 
-    def arrangement(self, few_rows: bool = False) -> Arrangement:
-        """As for arrays at such addresses; there are none."""
-        stored_a = (self.k, self.m) if self.trans_a else (self.m, self.k)
-        stored_b = (self.n, self.k) if self.trans_b else (self.k, self.n)
-        address = 0 if self.aligned else FLOAT_BYTES
-        operands = (
-            Operand("operand", address, (self.batch, *shape), (shape[0] * shape[1], shape[1], 1))
-            for shape in (stored_a, stored_b, (self.m, self.n))
-        )
-        return arrange(*operands, trans_a=self.trans_a, trans_b=self.trans_b, few_rows=few_rows)
-
     @property
-    def key(self) -> Key:
-        return Key.of(self.arrangement())
+    def problem(self) -> Problem:
+        """As for arrays at such addresses; there are none."""
+        m, n, k, batch, trans_a, trans_b, aligned = self
+        return Problem.contiguous(m, n, k, batch, trans_a=trans_a, trans_b=trans_b, aligned=aligned)
 
     @property
     def small(self) -> Product:
@@ -109,9 +98,8 @@ def compile_all(products: tuple[Product, ...], capability: tuple[int, int]) -> N
     """On all processors, each kernel once; it stays on disk."""
     tasks: dict[tuple[Choice, Variant], tuple[Product, Choice]] = {}
     for product in products:
-        for choice in candidates(product.key, capability):
-            arrangement = product.arrangement(choice.version.few_rows)
-            variant = blas.variant_of(arrangement, choice.tile, Epilogue())
+        for choice in candidates(product.problem.key, capability):
+            variant = Variant.of(choice.version.oriented(product.problem), choice.tile, Epilogue())
             tasks.setdefault((choice, variant), (product.small, choice))
     with ProcessPoolExecutor((os.cpu_count() or 2) - 1, mp_context=get_context("spawn")) as pool:
         for _ in pool.map(compile_one, *zip(*tasks.values(), strict=True)):
@@ -138,7 +126,7 @@ def measure(product: Product, capability: tuple[int, int], timer: GpuTimer) -> d
     from numba_gemm.bench.trial import Trial
 
     trial, launches = Trial(**product._asdict()), {"torch": by_torch(product)}
-    assert trial.key == product.key, f"{trial.key} is not {product.key}"
+    assert trial.key == product.problem.key, f"{trial.key} is not {product.problem.key}"
     for choice in candidates(trial.key, capability):
         launch = trial.launch(choice)
         error = trial.error(launch)
@@ -148,7 +136,7 @@ def measure(product: Product, capability: tuple[int, int], timer: GpuTimer) -> d
     seconds = {name: time.median for name, time in times.items()}
     torch = seconds.pop("torch")
     return {
-        **trial.key._asdict(),
+        **{name: getattr(trial.key, name) for name in KEY},
         "torch": torch,
         "candidates": dict(sorted(seconds.items(), key=lambda item: item[1])),
     }

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from numba_gemm.auto.choose import choose_by_model
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import KEY, Choice
 from numba_gemm.hardware.devices import find_by_driver_name
+from numba_gemm.problem import Problem
 
 RESULTS = Path("benchmarks/results/candidates.json")
 
@@ -21,7 +22,7 @@ RESULTS = Path("benchmarks/results/candidates.json")
 class Judged:
     """One product: what the model takes for it, and GPU times in seconds."""
 
-    key: Key
+    key: Problem
     choice: Choice
     seconds: float
     fastest: float
@@ -47,7 +48,7 @@ def judge(stored: Mapping[str, Any]) -> list[Judged]:
     hardware = find_by_driver_name(stored["machine_info"]["gpu"])
     found = []
     for product in stored["products"]:
-        key, times = Key(*(product[field] for field in Key._fields)), product["candidates"]
+        key, times = Problem.of_key(**{name: product[name] for name in KEY}), product["candidates"]
         choice = choose_by_model(hardware, key)
         found.append(Judged(key, choice, times[str(choice)], min(times.values()), product["torch"]))
     return found

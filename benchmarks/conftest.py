@@ -23,10 +23,10 @@ from numba_gemm import Tile, ladder
 from numba_gemm.bench.measure import Harness
 from numba_gemm.bench.measure import harness as make_harness
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import launch, multiply
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.cublas import Cublas
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Operands, in_layout, prepare_product
 from numba_gemm.driver.timing import ROUNDS, WARM_UPS, GpuTimer, Launch, Turns
 
 #: What takes longer than so many seconds is measured less often: every version has at least `FEWEST_ROUNDS`.
@@ -119,28 +119,25 @@ class Measurement:
 
         self.benchmark.pedantic(one_round, rounds=count, iterations=1, warmup_rounds=0)
 
-    def against_cublas(self, candidate: launch.Launch, target: Target, name: str, **extra: Any) -> None:
+    def against_cublas(self, candidate: Prepared, target: Target, name: str, **extra: Any) -> None:
         """Both are verified on a C full of NaN before they are timed."""
         cublas = Cublas()
 
         def baseline() -> None:
-            cublas.sgemm(*target.operands)
+            cublas.sgemm(*target.operands[:3])
 
         target.verify(candidate, name)
         target.verify(baseline, "cuBLAS")
         m, n, k = target.problem.shape
-        loaded = candidate.loaded
-        assert loaded is not None
-        extra |= {"baseline": "cuBLAS", "m": m, "n": n, "k": k, "registers": loaded.registers}
+        extra |= {"baseline": "cuBLAS", "m": m, "n": n, "k": k, "registers": candidate.loaded.registers}
         self.compare(candidate, baseline, flops=2 * m * n * k, **extra)
 
-    def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: Problem) -> None:
+    def version_against_cublas(self, version: ladder.Version, tile: Tile, problem: KnownProduct) -> None:
         target = Target(problem)
-        a, b, c = target.operands
-        (candidate,) = multiply.prepare_gemm(version, tile, multiply.in_layout(version, a), b, c, 0)
-        assert candidate.loaded is not None
+        a, b, c, _ = target.operands
+        prepared = Prepared(version, tile, Operands(in_layout(version, a), b, c))
         self.against_cublas(
-            candidate,
+            prepared,
             target,
             str(version),
             version=version.name,
@@ -148,18 +145,32 @@ class Measurement:
             tile=str(tile),
             bk=tile.bk,
             stages=tile.stages,
-            local_bytes=candidate.loaded.local_bytes,
+            local_bytes=prepared.loaded.local_bytes,
         )
+
+
+class Prepared:
+    """A version's product of certain operands, with everything done but the launches."""
+
+    def __init__(self, version: ladder.Version, tile: Tile, operands: Operands, **options: Any) -> None:
+        product = prepare_product(version, tile, operands, **options)
+        assert product.main is not None
+        assert product.main.loaded is not None
+        self.loaded, self.config = product.main.loaded, product.main.config
+        self._run = product.bound(operands)
+
+    def __call__(self) -> None:
+        self._run()
 
 
 class Target:
     """A C for a problem, and the three operands, row-major as the problem has them."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: KnownProduct) -> None:
         m, n, _ = problem.shape
         self.problem = problem
         self.array = cuda.to_device(np.full((m, n), np.nan, np.float32))
-        self.operands = tuple(as_operand(array, "operand", 0) for array in (problem.a, problem.b, self.array))
+        self.operands = Operands(*(as_operand(array, "operand", 0) for array in (problem.a, problem.b, self.array)))
 
     def verify(self, launch: Launch, name: str) -> None:
         """Run it once on a C full of NaN, and compare with the float64 product."""
@@ -175,11 +186,11 @@ def measurement(benchmark: Any) -> Measurement:
 
 
 @cache
-def shared_problem(m: int, n: int, k: int) -> Problem:
+def shared_problem(m: int, n: int, k: int) -> KnownProduct:
     """Operands and reference, made once for all benchmarks of a shape."""
-    return Problem.random(m, n, k)
+    return KnownProduct.random(m, n, k)
 
 
 @pytest.fixture
-def problem(shape: tuple[int, int, int]) -> Problem:
+def problem(shape: tuple[int, int, int]) -> KnownProduct:
     return shared_problem(*shape)

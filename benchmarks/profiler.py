@@ -16,8 +16,8 @@ from numba import cuda
 
 from numba_gemm import ladder
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
-from numba_gemm.driver import multiply
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Operands, prepare_product
 
 
 class NoCountersError(RuntimeError):
@@ -28,11 +28,10 @@ def multiply_once(names: Sequence[str], shape: tuple[int, int, int]) -> None:
     """Every version once, with its default tile, on matrices of zeros."""
     m, n, k = shape
     matrices = [cuda.to_device(np.zeros(size, np.float32)) for size in ((m, k), (k, n), (m, n))]
-    operands = [as_operand(matrix, name, 0) for matrix, name in zip(matrices, "abc", strict=True)]
+    operands = Operands(*(as_operand(matrix, name, 0) for matrix, name in zip(matrices, "abc", strict=True)))
     for name in names:
         version = ladder.find(name)
-        for launch in multiply.prepare_gemm(version, version.default_tile, *operands, 0):
-            launch()
+        prepare_product(version, version.default_tile, operands).launch(operands, 1.0, 0.0, 0)
         cuda.synchronize()
 
 

@@ -256,6 +256,8 @@ def _host_time(stored: dict[str, Any]) -> str:
         "launch": "the kernel's launch alone, prepared",
         "plan": "`p = plan(…)`, then `p(a, b, c)`",
         "sgemm": "`sgemm(a, b, c)`",
+        "sgemm, bias": "`sgemm(a, b, c, bias=bias)`",
+        "sgemm, no c": "`sgemm(a, b)`",
         "torch.mm": "`torch.mm(a, b, out=c)`",
     }
     rows = [

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.conftest import Measurement, Target, clock, shared_problem
+from benchmarks.conftest import Measurement, Prepared, Target, clock, shared_problem
 from numba_gemm import ladder, plan
-from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas, multiply
-from numba_gemm.driver.comparison import Problem
-from numba_gemm.kernels.variant import Variant
-from numba_gemm.problem import arrange
+from numba_gemm.driver.compare import KnownProduct
+from numba_gemm.kernels.interface import Variant
 
 RUNG_5, RUNG_6 = ladder.find(5), ladder.find(6)
 CUBE = (4096, 4096, 4096)
@@ -28,17 +23,17 @@ def named(shape: tuple[int, int, int]) -> str:
 
 @pytest.mark.parametrize("shape", RAGGED, ids=named)
 @pytest.mark.benchmark(group="ragged", timer=clock)
-def test_ragged_against_cublas(measurement: Measurement, problem: Problem) -> None:
+def test_ragged_against_cublas(measurement: Measurement, problem: KnownProduct) -> None:
     measurement.version_against_cublas(RUNG_6, RUNG_6.default_tile, problem)
 
 
 @pytest.mark.parametrize("shape", RAGGED[:1], ids=named)
 @pytest.mark.benchmark(group="edges", timer=clock)
-def test_edges_against_padding(measurement: Measurement, problem: Problem) -> None:
+def test_edges_against_padding(measurement: Measurement, problem: KnownProduct) -> None:
     """Rung 6 as it is, against rung 5 with its operands copied into zero-padded scratch and back."""
     target = Target(problem)
-    (candidate,) = multiply.prepare_gemm(RUNG_6, RUNG_6.default_tile, *target.operands, 0)
-    padded = partial(multiply.multiply, RUNG_5, RUNG_5.default_tile, *target.operands, 0)
+    candidate = Prepared(RUNG_6, RUNG_6.default_tile, target.operands)
+    padded = Prepared(RUNG_5, RUNG_5.default_tile, target.operands)
     target.verify(candidate, "rung 6")
     target.verify(padded, "rung 5 with padding")
     m, n, k = problem.shape
@@ -48,15 +43,11 @@ def test_edges_against_padding(measurement: Measurement, problem: Problem) -> No
 
 @pytest.mark.parametrize("shape", [CUBE], ids=named)
 @pytest.mark.benchmark(group="edges", timer=clock)
-def test_whole_against_edge_kernel(measurement: Measurement, problem: Problem) -> None:
+def test_whole_against_edge_kernel(measurement: Measurement, problem: KnownProduct) -> None:
     """The kernel that checks nothing, against the one for ragged shapes, on a shape that both can do."""
     target = Target(problem)
     launches = [
-        blas.prepare(
-            *(RUNG_6, RUNG_6.default_tile, arrange(*target.operands), Epilogue(), None, 1.0, 0.0, 0),
-            variant=Variant(whole=whole),
-        )[0]
-        for whole in (True, False)
+        Prepared(RUNG_6, RUNG_6.default_tile, target.operands, variant=Variant(whole=whole)) for whole in (True, False)
     ]
     for launch in launches:
         target.verify(launch, "rung 6")
@@ -67,15 +58,13 @@ def test_whole_against_edge_kernel(measurement: Measurement, problem: Problem) -
 
 @pytest.mark.parametrize("shape", [CUBE, (4096, 4096, 64)], ids=named)
 @pytest.mark.benchmark(group="edges", timer=clock)
-def test_through_shared_against_direct_store(measurement: Measurement, problem: Problem) -> None:
+def test_through_shared_against_direct_store(measurement: Measurement, problem: KnownProduct) -> None:
     """Outputs through shared memory in whole lines, against stores from the registers; with much K, and with little."""
     target = Target(problem)
     launches = []
-    for through_shared in (True, False):
-        tile = replace(RUNG_6.default_tile, through_shared=through_shared)
-        (launch,) = multiply.prepare_gemm(RUNG_6, tile, *target.operands, 0)
-        target.verify(launch, str(tile))
-        launches.append(launch)
+    for version in (ladder.find("through_shared"), RUNG_6):
+        launches.append(Prepared(version, version.default_tile, target.operands))
+        target.verify(launches[-1], str(version))
     m, n, k = problem.shape
     extra = {"candidate": "store through shared memory", "baseline": "direct store", "m": m, "n": n, "k": k}
     measurement.compare(*launches, flops=2 * m * n * k, **extra)

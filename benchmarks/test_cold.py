@@ -12,11 +12,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from benchmarks.conftest import Measurement, Target, clock, stop_unless_timed
+from benchmarks.conftest import Measurement, Prepared, Target, clock, stop_unless_timed
 from numba_gemm import Version, ladder
 from numba_gemm.bench.measure import Harness
-from numba_gemm.driver import multiply
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.cublas import Cublas
 from numba_gemm.driver.timing import ROUNDS, GpuTimer, Launch, Turns
 
@@ -41,10 +40,10 @@ class ColdAndWarm(Turns):
 @pytest.mark.parametrize("shape", [(size, size, size) for size in SIZES], ids="{0[0]}".format)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 @pytest.mark.benchmark(group="L2", timer=clock)
-def test_cold_and_warm(measurement: Measurement, harness: Harness, version: Version, problem: Problem) -> None:
+def test_cold_and_warm(measurement: Measurement, harness: Harness, version: Version, problem: KnownProduct) -> None:
     target, cublas = Target(problem), Cublas()
-    (candidate,) = multiply.prepare_gemm(version, version.default_tile, *target.operands, 0)
-    launches: dict[str, Launch] = {version.name: candidate, "cuBLAS": lambda: cublas.sgemm(*target.operands)}
+    candidate = Prepared(version, version.default_tile, target.operands)
+    launches: dict[str, Launch] = {version.name: candidate, "cuBLAS": lambda: cublas.sgemm(*target.operands[:3])}
     for name, launch in launches.items():
         target.verify(launch, name)
     stop_unless_timed(measurement.benchmark)

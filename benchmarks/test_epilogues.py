@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from numba import cuda
 
-from benchmarks.conftest import Measurement, Target, clock
+from benchmarks.conftest import Measurement, Prepared, Target, clock
 from numba_gemm.accuracy import Reference
 from numba_gemm.auto.choose import choose
-from numba_gemm.auto.entry import Key
 from numba_gemm.calls import checks
-from numba_gemm.driver import blas, cuda_api
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver import cuda_api
+from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.operands import as_operand
-from numba_gemm.problem import arrange
+from numba_gemm.driver.product import prepare_product
+from numba_gemm.problem import Problem
 
 SHAPES = [pytest.param((4096, 4096, k), id=f"4096x4096x{k}") for k in (4096, 64)]
 #: Of how many rows the outputs are held against float64.
@@ -63,23 +63,19 @@ EPILOGUES: dict[str, tuple[str | None, bool, float, Callable[[Array], Array]]] =
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", EPILOGUES)
 @pytest.mark.benchmark(group="epilogues", timer=clock)
-def test_epilogue(measurement: Measurement, problem: Problem, name: str) -> None:
+def test_epilogue(measurement: Measurement, problem: KnownProduct, name: str) -> None:
     activation, with_bias, beta, function = EPILOGUES[name]
     m, n, k = problem.shape
     target = Target(problem)
-    arrangement = arrange(*target.operands)
-    choice = choose(cuda_api.current_device(), Key.of(arrangement))
+    choice = choose(cuda_api.current_device(), Problem.of(*target.operands[:3]).key)
     version, tile = choice.version, choice.tile
     bias = np.random.default_rng(1).standard_normal(n, dtype=np.float32)
     on_device = cuda.to_device(bias)
-
-    def prepare(epilogue: Any, scale: float, vector: Any) -> Any:
-        (launch,) = blas.prepare(version, tile, arrangement, epilogue, vector, 1.0, scale, 0)
-        return launch
-
-    plain = prepare(checks.epilogue_of(False, None, None), 0.0, None)
-    vector = as_operand(on_device, "bias", 0) if with_bias else None
-    fused = prepare(checks.epilogue_of(with_bias, activation, None), beta, vector)
+    plain = Prepared(version, tile, target.operands)
+    operands = target.operands._replace(bias=as_operand(on_device, "bias", 0) if with_bias else None)
+    fused = prepare_product(version, tile, operands, epilogue=checks.epilogue_of(with_bias, activation, None)).bound(
+        operands, 1.0, beta
+    )
     target.verify(plain, f"{version}, {tile}")
 
     # What plain has left is the old C; without beta nobody may read it, so it is NaN.

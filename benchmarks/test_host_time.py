@@ -17,10 +17,8 @@ import pytest
 import numba_gemm
 from benchmarks.conftest import clock, stop_unless_timed
 from numba_gemm import ladder
-from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas
 from numba_gemm.driver.operands import as_operand
-from numba_gemm.problem import arrange
+from numba_gemm.driver.product import Operands, prepare_product
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 
@@ -31,15 +29,16 @@ BASELINE = "torch.mm"
 
 def _calls() -> dict[str, Callable[[], Any]]:
     a, b, c = (torch.randn(SIZE, SIZE, device="cuda") for _ in range(3))
+    bias = torch.randn(SIZE, device="cuda")
     planned = numba_gemm.plan(SIZE, SIZE, SIZE)
-    version = ladder.find(planned.version)
-    operands = (as_operand(tensor, "tensor", 0) for tensor in (a, b, c))
-    arrangement = arrange(*operands, few_rows=version.few_rows)
-    (launch,) = blas.prepare(version, planned.tile, arrangement, Epilogue(), None, 1.0, 0.0, 0)
+    operands = Operands(*(as_operand(tensor, "tensor", 0) for tensor in (a, b, c)))
+    launch = prepare_product(ladder.find(planned.version), planned.tile, operands).bound(operands)
     return {
         "launch": launch,
         "plan": lambda: planned(a, b, c),
         "sgemm": lambda: numba_gemm.sgemm(a, b, c),
+        "sgemm, bias": lambda: numba_gemm.sgemm(a, b, c, bias=bias),
+        "sgemm, no c": lambda: numba_gemm.sgemm(a, b),
         BASELINE: lambda: torch.mm(a, b, out=c),
     }
 
@@ -60,7 +59,7 @@ def _rounds() -> dict[str, list[float]]:
     return {name: [times[name] for times in rounds[WARM_UPS:]] for name in calls}
 
 
-@pytest.mark.parametrize("name", ["launch", "plan", "sgemm", BASELINE])
+@pytest.mark.parametrize("name", ["launch", "plan", "sgemm", "sgemm, bias", "sgemm, no c", BASELINE])
 @pytest.mark.benchmark(group="host time", timer=clock)
 def test_call(benchmark: Any, name: str) -> None:
     _calls()[name]()

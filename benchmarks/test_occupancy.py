@@ -18,12 +18,14 @@ from benchmarks.conftest import Measurement, Target, clock
 from numba_gemm import Tile, ladder
 from numba_gemm.analysis.models.occupancy import filling_shared_bytes, occupancy
 from numba_gemm.analysis.models.waves import waves
-from numba_gemm.driver import launch, loading
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver import loading
+from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.cuda_api import checked
+from numba_gemm.driver.launch import PreparedLaunch
 from numba_gemm.driver.loading import LoadedKernel
 from numba_gemm.hardware.at_hand import at_hand, resident_blocks
-from numba_gemm.kernels.signatures import PLAIN
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 
 #: Version, tile, and blocks on a multiprocessor, the most of them as many as fit on an H200.
 KERNELS = {
@@ -58,20 +60,22 @@ def allowed(loaded: LoadedKernel, shared_bytes: int) -> Iterator[None]:
 @pytest.mark.parametrize("shape", [(4096, 4096, 4096)], ids=["4096"])
 @pytest.mark.parametrize(("name", "tile", "blocks"), SWEEP)
 @pytest.mark.benchmark(group="occupancy", timer=clock)
-def test_resident_warps(measurement: Measurement, problem: Problem, name: str, tile: Tile, blocks: int) -> None:
+def test_resident_warps(measurement: Measurement, problem: KnownProduct, name: str, tile: Tile, blocks: int) -> None:
     version, device = ladder.find(name), at_hand()
     assert device is not None
-    loaded = loading.load(loading.gemm_kernel(version, tile), PLAIN)
+    step = version.launches(tile, Variant(), Problem.contiguous(*problem.shape), 1).main
+    loaded = loading.load(step.kernel)
     of_block = filling_shared_bytes(blocks, device)
     shared_bytes = of_block - loaded.shared_bytes
     predicted = occupancy(tile.threads, loaded.registers, of_block, device)
     if predicted.blocks_per_sm < blocks:
         pytest.skip(f"{blocks} blocks of {loaded.registers} registers a thread do not fit on {device.name}")
 
-    m, n, k = problem.shape
     target = Target(problem)
-    config = version.module.launch_config(tile, m, n, k)._replace(shared_bytes=shared_bytes)
-    candidate = launch.PreparedLaunch(loaded, config, target.operands, 0)
+    config = step.config._replace(shared_bytes=shared_bytes)
+    candidate = PreparedLaunch(step._replace(config=config), loaded)
+    for place, operand in zip("abc", target.operands, strict=False):
+        candidate.set_place(place, operand.pointer)
     with allowed(loaded, shared_bytes):
         resident = resident_blocks(loaded.function, tile.threads, shared_bytes)
         assert resident == predicted.blocks_per_sm, f"the model says {predicted}"

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.conftest import Measurement, clock
 from numba_gemm import ladder
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.compare import KnownProduct
 
 VERSION = ladder.find("cp_async")
 
@@ -17,5 +17,5 @@ VERSION = ladder.find("cp_async")
 @pytest.mark.parametrize("bk", [8, 16, 32])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.benchmark(group="pipeline", timer=clock)
-def test_stages_and_bk(measurement: Measurement, stages: int, bk: int, problem: Problem) -> None:
+def test_stages_and_bk(measurement: Measurement, stages: int, bk: int, problem: KnownProduct) -> None:
     measurement.version_against_cublas(VERSION, replace(VERSION.default_tile, bk=bk, stages=stages), problem)

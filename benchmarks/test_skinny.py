@@ -16,19 +16,17 @@ import pytest
 from cuda.bindings import driver as cu
 from numba import cuda
 
-from benchmarks.conftest import Measurement, Target, clock, shared_problem
+from benchmarks.conftest import Measurement, Prepared, Target, clock, shared_problem
 from numba_gemm import Tile, ladder, plan
 from numba_gemm.analysis.models import gemv
 from numba_gemm.bench.limits import ffma_limit
-from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.driver import cuda_api
-from numba_gemm.driver.blas import prepare
-from numba_gemm.driver.comparison import Problem
-from numba_gemm.driver.launch import Launch
+from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Operands
 from numba_gemm.driver.timing import GpuTimer
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.problem import Operand
 
 SKINNY = ladder.find("skinny")
 #: Less a thread and more threads, and narrower blocks: what else might be fastest.
@@ -76,21 +74,18 @@ def peak() -> float:
 class Weights(Target):
     """A target whose larger input is also there transposed."""
 
-    def __init__(self, problem: Problem, transposed: bool) -> None:
+    def __init__(self, problem: KnownProduct, transposed: bool) -> None:
         super().__init__(problem)
         m, n, _ = problem.shape
         self.trans_a, self.trans_b = transposed and n < m, transposed and m <= n
-        a, b, self._c = self.operands
+        a, b, self._c, _ = self.operands
         self._a = _transposed(problem.a) if self.trans_a else a
         self._b = _transposed(problem.b) if self.trans_b else b
 
-    def prepare(self, version: ladder.Version, tile: Tile) -> Launch:
+    def prepare(self, version: ladder.Version, tile: Tile) -> Prepared:
         """A product of the weights as they are stored."""
-        arrangement = arrange(
-            *(self._a, self._b, self._c), trans_a=self.trans_a, trans_b=self.trans_b, few_rows=version.few_rows
-        )
-        (launch,) = prepare(version, tile, arrangement, Epilogue(), None, 1.0, 0.0, 0)
-        return launch
+        operands = Operands(self._a, self._b, self._c)
+        return Prepared(version, tile, operands, trans_a=self.trans_a, trans_b=self.trans_b)
 
 
 def _transposed(array: Any) -> Operand:
@@ -98,7 +93,7 @@ def _transposed(array: Any) -> Operand:
 
 
 def against_cublas(
-    measurement: Measurement, version: ladder.Version, tile: Tile, problem: Problem, transposed: bool
+    measurement: Measurement, version: ladder.Version, tile: Tile, problem: KnownProduct, transposed: bool
 ) -> None:
     weights = Weights(problem, transposed)
     candidate = weights.prepare(version, tile)
@@ -127,7 +122,7 @@ def against_cublas(
 @pytest.mark.parametrize(("tile", "shape"), [pytest.param(*each, id=f"{each[0]}-{named(each[1])}") for each in TILES])
 @LAYOUTS
 @pytest.mark.benchmark(group="few rows", timer=clock)
-def test_few_rows(measurement: Measurement, problem: Problem, stored_by_outputs: bool, tile: str) -> None:
+def test_few_rows(measurement: Measurement, problem: KnownProduct, stored_by_outputs: bool, tile: str) -> None:
     against_cublas(measurement, SKINNY, BY_NAME[tile], problem, stored_by_outputs)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.conftest import Measurement, clock
 from numba_gemm import ladder
-from numba_gemm.driver.comparison import Problem
+from numba_gemm.driver.compare import KnownProduct
 
 TILE = ladder.find("split_k").default_tile
 
@@ -18,5 +18,5 @@ TILE = ladder.find("split_k").default_tile
 @pytest.mark.parametrize("shape", [(8, 4096, 4096)], ids=["8x4096x4096"])
 @pytest.mark.parametrize("name", ["warp_tiled", "split_k", "split_k_atomic"])
 @pytest.mark.benchmark(group="split-k", timer=clock)
-def test_split_k(measurement: Measurement, problem: Problem, name: str) -> None:
+def test_split_k(measurement: Measurement, problem: KnownProduct, name: str) -> None:
     measurement.version_against_cublas(ladder.find(name), TILE, problem)

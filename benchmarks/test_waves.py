@@ -11,11 +11,11 @@ import pytest
 from benchmarks.conftest import Measurement, clock, shared_problem
 from numba_gemm import Version, ladder
 from numba_gemm.analysis.models.occupancy import occupancy
-from numba_gemm.analysis.models.structure import dynamic_shared_bytes
 from numba_gemm.analysis.models.waves import waves
 from numba_gemm.driver import loading
 from numba_gemm.hardware.at_hand import at_hand
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 K = 4096
@@ -39,8 +39,9 @@ def shape_of(tile: Tile, wanted: float, multiprocessors: int, resident: int) -> 
 def test_waves(measurement: Measurement, version: Version, wanted: float) -> None:
     tile, device = version.default_tile, at_hand()
     assert device is not None
-    dynamic = dynamic_shared_bytes(version, tile, Variant())
-    loaded = loading.load(loading.gemm_kernel(version, tile, Variant()), version.signature, dynamic)
+    dynamic = version.shared_bytes(tile, Variant())
+    step = version.launches(tile, Variant(), Problem.contiguous(tile.bm, tile.bn, tile.bk), 1).main
+    loaded = loading.load(step.kernel, dynamic)
     resident = occupancy(tile.threads, loaded.registers, loaded.shared_bytes + dynamic, device).blocks_per_sm
     m, n, k = shape_of(tile, wanted, device.multiprocessors, resident)
     columns, rows = tile.grid(m, n)

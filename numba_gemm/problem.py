@@ -102,7 +102,7 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 class Lines(NamedTuple):
     """A matrix as lines with unit stride, `lead` floats apart; matrices of a batch are `batch` floats apart."""
 
-    count: int
+    number: int
     lead: int
     batch: int = 0
     #: Whether the first element lies at a multiple of 16 bytes.
@@ -187,8 +187,8 @@ class Problem(NamedTuple):
     ) -> Problem:
         """What stands for all problems with these sizes and layouts, whatever their leading dimensions: see `key`."""
         sizes = ((m, k) if a_along_k else (k, m), (n, k) if b_along_k else (k, n), (m, n))
-        lines = (Lines(count, _rounded_up(length), 0, vector) for count, length in sizes)
-        return cls(m, n, k, batch, *lines, a_along_k, b_along_k)
+        of_a, of_b, of_c = (Lines(number, _rounded_up(length), 0, vector) for number, length in sizes)
+        return cls(m, n, k, batch, of_a, of_b, of_c, a_along_k, b_along_k)
 
     @property
     def key(self) -> Problem:
@@ -217,7 +217,7 @@ class Problem(NamedTuple):
         lines, shape, _ = self.matrix(place)
         if 0 in shape or self.batch == 0:
             return 0, 0
-        reach = (lines.count - 1) * lines.lead + math.prod(shape) // lines.count
+        reach = (lines.number - 1) * lines.lead + math.prod(shape) // lines.number
         batches = (self.batch - 1) * lines.batch
         return min(batches, 0) * FLOAT_BYTES, (max(batches, 0) + reach) * FLOAT_BYTES
 
@@ -287,9 +287,7 @@ def rows_at_once(m: int) -> int:
     return min(MOST_ROWS, 1 << max(0, m - 1).bit_length())
 
 
-def _lines(
-    shape: tuple[int, ...], strides: tuple[int, ...], aligned: bool, transposed: bool
-) -> tuple[bool, Lines]:
+def _lines(shape: tuple[int, ...], strides: tuple[int, ...], aligned: bool, transposed: bool) -> tuple[bool, Lines]:
     """Whether lines of op(X) are its rows, and the lines. A batch of one is a matrix that the whole batch shares."""
     rows, columns = shape[-2:]
     row_stride, column_stride = strides[-2:]

@@ -22,22 +22,21 @@ from typing import Any, NamedTuple
 from numba_gemm.ladder import VERSIONS
 
 try:
-    from numba_gemm.kernels.interface import STAGING, Variant
-
     from numba_gemm.analysis.code.machine_code import compile_kernel
     from numba_gemm.auto.candidates import TILES
     from numba_gemm.device.async_copy import foreign_source
     from numba_gemm.device.epilogue import Epilogue
     from numba_gemm.kernels import reduce, staging
+    from numba_gemm.kernels.interface import STAGING, Variant
 except ImportError:  # a checkout from before the packages `auto` and `analysis.code`
     from numba_gemm.analysis.machine_code import compile_kernel
+    from numba_gemm.kernels.signatures import STAGING
     from numba_gemm.tuning.candidates import _TILES as TILES
     from numba_gemm.variant import Variant
 
     from numba_gemm.device.async_copy import foreign_source
     from numba_gemm.device.epilogue import Epilogue
     from numba_gemm.kernels import reduce, staging
-    from numba_gemm.kernels.signatures import STAGING
 
 #: Whole matrices come first; the others are compiled for default tiles only.
 VARIANTS = {
@@ -61,19 +60,20 @@ class Kernel(NamedTuple):
 def kernels() -> Iterator[Kernel]:
     """All of them."""
     for version in VERSIONS:
+        traits = getattr(version, "traits", version)
         tiles = dict.fromkeys((version.default_tile, version.small_tile, *TILES.get(version.name, ())))
         for tile in tiles:
             variants: dict[str, Variant | None] = {"plain": None}
-            if version.takes_variants:
+            if traits.takes_variants:
                 variants = dict(VARIANTS) if tile == version.default_tile else {"whole": Variant()}
             for label, variant in variants.items():
-                if variant is not None and version.few_rows:
+                if variant is not None and traits.few_rows:
                     variant = replace(variant, rows=tile.bm, whole=False)
                 yield Kernel(
                     f"{version.name} {text_of(tile)} {label}",
                     lambda version=version, tile=tile, variant=variant: version.make_kernel(tile, variant),
                     version.signature,
-                    version.foreign_files,
+                    traits.foreign_files,
                 )
     tile = next(version for version in VERSIONS if version.name == "split_k").default_tile
     for label, variant in VARIANTS.items():

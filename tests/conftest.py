@@ -1,5 +1,6 @@
 """Where this run happens decides which tests it has; what is left out is said in the header, not skipped one by one."""
 
+import importlib
 import os
 
 import numpy as np
@@ -76,8 +77,8 @@ def rng() -> np.random.Generator:
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch fails the test, whatever exception the test expects."""
 
-    def prepare(kernel, *_):
-        pytest.fail(f"{kernel} was launched")
+    def prepare(step, *_):
+        pytest.fail(f"{step} was prepared")
 
     monkeypatch.setattr(launch, "prepare", prepare)
 
@@ -86,7 +87,8 @@ def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the operands that were looked at closely, in turn."""
     names: list[str] = []
-    for module in (api, planning):
+    for call in ("sgemm", "plan", "gemv"):
+        module = importlib.import_module(f"numba_gemm.calls.{call}")
         read = module.as_operand
         monkeypatch.setattr(module, "as_operand", lambda a, name, s, read=read: names.append(name) or read(a, name, s))
     return names

@@ -55,7 +55,7 @@ from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.ladder import find
 
 rung = find(5)
-files = [foreign_source(name) for name in rung.foreign_files]
+files = [foreign_source(name) for name in rung.traits.foreign_files]
 code = compile_kernel(rung.make_kernel(rung.default_tile), rung.signature, "sm_90", files)
 print(*files)
 print(len(select(parse(code.sass), "LDGSTS")))

@@ -44,7 +44,7 @@ def page_name(version: Version) -> str:
 
 def source(version: Version) -> Path:
     """The file of a version's kernel, from the repository."""
-    return (KERNELS / version.module_name.replace(".", "/")).with_suffix(".py")
+    return Path(version.module.__name__.replace(".", "/")).with_suffix(".py")
 
 
 def prediction(facts: Facts, version: str) -> str:

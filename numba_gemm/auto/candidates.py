@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from numba_gemm.auto.entry import Choice
-from numba_gemm.kernels.skinny import GEMV_TILE
 from numba_gemm.kernels.interface import Variant
+from numba_gemm.kernels.skinny import GEMV_TILE
 from numba_gemm.ladder import VERSIONS, Version
 from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile, opt_in_shared_bytes
@@ -46,7 +46,9 @@ _SHORTEST = 32
 _MOST_PASSES = 2
 
 
-def candidates(key: Problem, compute_capability: tuple[int, int], versions: Iterable[Version] = VERSIONS) -> list[Choice]:
+def candidates(
+    key: Problem, compute_capability: tuple[int, int], versions: Iterable[Version] = VERSIONS
+) -> list[Choice]:
     """What to time: first the default tile of each version, so that the fastest is no slower than any of them."""
     return list(_candidates(key, compute_capability, list(versions)))
 

@@ -12,7 +12,6 @@ from numba_gemm.ladder import Version
 from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
-
 #: The fields of a record that say for which product it is: those of `Problem.of_key`.
 KEY = ("m", "n", "k", "batch", "a_along_k", "b_along_k", "vector")
 
@@ -51,7 +50,11 @@ class Entry:
 
     def to_dict(self, key: Problem) -> dict[str, Any]:
         """One JSON object with its key."""
-        return {**{name: getattr(key, name) for name in KEY}, **self.best.to_dict(), "others": [other.to_dict() for other in self.others]}
+        return {
+            **{name: getattr(key, name) for name in KEY},
+            **self.best.to_dict(),
+            "others": [other.to_dict() for other in self.others],
+        }
 
 
 def from_dict(record: Any) -> tuple[Problem, Entry]:

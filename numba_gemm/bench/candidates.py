@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from numba_gemm import ladder
 from numba_gemm.auto.choose import choose
 from numba_gemm.auto.entry import Choice
@@ -56,10 +54,9 @@ def prepare_version(requested: Requested, product: Product, tile: Tile | None = 
     if not version.needs_whole_tiles or used.padded(*product.shape) == product.shape:
         operands = operands._replace(a=in_layout(version, operands.a))
     prepared = prepare_product(version, used, operands)
-    run = partial(prepared.launch, operands, 1.0, 0.0, 0)
     loaded = prepared.main.loaded if prepared.main else None
     return Candidate(
-        run,
+        prepared.bound(operands),
         version=str(version),
         tile=str(used),
         registers=loaded.registers if loaded else None,

@@ -24,8 +24,7 @@ from rich.table import Table
 
 from numba_gemm import ladder
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver.compare import compare
-from numba_gemm.driver.compare import Comparison, KnownProduct
+from numba_gemm.driver.compare import Comparison, KnownProduct, compare
 from numba_gemm.ladder import Version
 
 _ARCHITECTURES = ("sm_80", "sm_90")

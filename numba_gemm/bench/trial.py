@@ -14,7 +14,6 @@ element of C:
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,8 +98,8 @@ class Trial:
         self._arrays = self._upload(a), self._upload(b), self._upload(np.full(self._shape_c, np.nan, np.float32))
         shapes = a.shape, b.shape, self._shape_c
         self._operands = Operands(*map(self._operand, "abc", self._arrays, shapes))
-        self._transposed = {"trans_a": trans_a, "trans_b": trans_b}
-        self.key = Problem.of(*self._operands[:3], **self._transposed).key
+        self._trans_a, self._trans_b = trans_a, trans_b
+        self.key = Problem.of(*self._operands[:3], trans_a=trans_a, trans_b=trans_b).key
 
     def _upload(self, host: Array) -> Any:
         return cuda.to_device(np.concatenate([np.zeros(self._first, np.float32), host.ravel()]))
@@ -119,8 +118,9 @@ class Trial:
         Raises:
             ValueError: if the version refuses.
         """
-        product = prepare_product(choice.version, choice.tile, self._operands, **self._transposed)
-        return partial(product.launch, self._operands, 1.0, 0.0, 0)
+        version, tile = choice.version, choice.tile
+        product = prepare_product(version, tile, self._operands, trans_a=self._trans_a, trans_b=self._trans_b)
+        return product.bound(self._operands)
 
     def error(self, launch: Callable[[], None]) -> float:
         """Run it once on a C full of NaN: how far it is from right, which is at most 1."""

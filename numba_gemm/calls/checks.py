@@ -130,8 +130,8 @@ def check_writable(c: Operand) -> None:
         raise ValueError(f"{c.name} is read-only; the result cannot be written to it: pass a writable array")
     if overlaps_itself(c):
         raise ValueError(
-            f"{c.name} of shape {c.shape} with strides of {c.strides} elements overlaps itself: several of its elements are "
-            "one place in memory; pass an array of its own"
+            f"{c.name} of shape {c.shape} with strides of {c.strides} elements overlaps itself: several of its "
+            "elements are one place in memory; pass an array of its own"
         )
 
 

@@ -12,6 +12,7 @@ from numba_gemm.auto.entry import Choice
 from numba_gemm.calls import checks
 from numba_gemm.driver import cuda_api, staging
 from numba_gemm.driver.again import again_of
+from numba_gemm.driver.loading import LoadedKernel
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.driver.product import Admission, Operands, Products
 from numba_gemm.driver.streams import stream_handle
@@ -38,7 +39,8 @@ class Plan:
         self._shape_c = (m, n) if batch is None else (batch, m, n)
         self._products = Products()
         self._variants: set[Variant] = set()
-        self._config, self._loaded = LaunchConfig((0, 0, 0), (admitted.tile.threads, 1)), None
+        self._config = LaunchConfig((0, 0, 0), (admitted.tile.threads, 1))
+        self._loaded: LoadedKernel | None = None
         if 0 not in (m, n, planned.batch):
             self._compile(trans_a, trans_b)
 
@@ -128,9 +130,9 @@ class Plan:
         for operand in operands.present:
             if operand.device is not None and operand.device != device:
                 raise ValueError(f"{operand.name} is on device {operand.device}; the plan is for device {device}")
-        for operand in (a, b, bias):
-            if operand is not None:
-                checks.check_disjoint(c, operand)
+        for read in (a, b, bias):
+            if read is not None:
+                checks.check_disjoint(c, read)
         if self._admitted.version.traits.takes_variants and self._variant(problem, alpha) not in self._variants:
             raise ValueError(
                 "a plan takes matrices with unit stride along their last axis; these have strides "
@@ -148,9 +150,7 @@ class Plan:
     def _compile(self, trans_a: bool, trans_b: bool) -> None:
         """Load everything that a call may need."""
         m, n, k, bias = self._planned.m, self._planned.n, self._planned.k, self._planned.bias is not None
-        unaligned = Problem.contiguous(
-            m, n, k, self._batch, trans_a=trans_a, trans_b=trans_b, aligned=False, bias=bias
-        )
+        unaligned = Problem.contiguous(m, n, k, self._batch, trans_a=trans_a, trans_b=trans_b, aligned=False, bias=bias)
         product = self._products.build(self._planned, (), 1.0, self._admitted)
         if self._admitted.version.traits.takes_variants:
             self._products.build(unaligned, (), 1.0, self._admitted)

@@ -12,10 +12,11 @@ from rich.table import Table
 
 from numba_gemm._version import __version__
 from numba_gemm.auto import database
-from numba_gemm.auto.entry import Key, Timed
+from numba_gemm.auto.entry import Timed
 from numba_gemm.bench.suite import parse_shapes
 from numba_gemm.bench.tune import Tuning, tune
 from numba_gemm.compiler.disk_cache import fingerprint
+from numba_gemm.problem import Problem
 
 
 def fill(shapes: str) -> list[Tuning]:
@@ -125,7 +126,7 @@ def _table(title: str) -> Table:
     return table
 
 
-def _cells(key: Key, best: Timed) -> list[str]:
+def _cells(key: Problem, best: Timed) -> list[str]:
     batch = f"{key.batch} × " if key.batch > 1 else ""
     return [
         f"{batch}{key.m}×{key.n}×{key.k}",

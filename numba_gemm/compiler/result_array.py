@@ -22,7 +22,7 @@ class ResultMemory(MemoryPointer):
     """The memory of one result, as Numba's arrays hold it: set aside when nothing refers to it any more."""
 
     def __init__(self, facts: dict[str, Any], address: int, aside: Aside) -> None:
-        vars(self).update(facts)
+        self.__dict__.update(facts)
         self.address, self._aside = address, aside
 
     @property
@@ -47,7 +47,7 @@ def result_maker(shape: tuple[int, ...], nbytes: int, aside: Aside) -> Callable[
 
     def make(address: int) -> Any:
         array = DeviceNDArray.__new__(DeviceNDArray)
-        vars(array).update(of_array, gpu_data=ResultMemory(of_memory, address, aside))
+        array.__dict__.update(of_array, gpu_data=ResultMemory(of_memory, address, aside))
         return array
 
     return make

@@ -32,7 +32,7 @@ def again_of(product: Product, tensors: tuple[Any, Any, Any, Any], shape_c: tupl
     if product.guard is not None:
         kind, guard, again = product.guard
         if kind == (tensors[2] is None) and guard(*present):
-            return again  # type: ignore[no-any-return]
+            return again
     guard = torch_tensors.guard_of(present)
     if guard is None:
         return None

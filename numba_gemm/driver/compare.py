@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -123,7 +122,7 @@ def compare(
         operands = operands._replace(a=in_layout(chosen, operands.a))
         run = prepare_product(chosen, used_tile, operands)
     candidates: dict[str, Callable[[], object]] = {
-        "version": partial(run.launch, operands, 1.0, 0.0, 0),
+        "version": run.bound(operands),
         "cuBLAS": lambda: cublas.sgemm(*operands[:3]),
     }
     times = GpuTimer().compare(candidates, rounds=rounds)

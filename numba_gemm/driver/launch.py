@@ -95,8 +95,7 @@ class PreparedLaunch:
         "loaded",
     )
 
-    def __init__(self, step: Step) -> None:
-        loaded = load(step.kernel, step.config.shared_bytes)
+    def __init__(self, step: Step, loaded: LoadedKernel) -> None:
         self.loaded: LoadedKernel | None = loaded
         self.config = step.config
         layout = "".join(loaded.parameters)
@@ -204,7 +203,9 @@ def prepare(step: Step | Zeros) -> Launch:
     """A launch with everything done but the launch, and saying where its arguments lie."""
     if isinstance(step, Zeros):
         return ZeroLaunch(step)
-    return SimulatedLaunch(step) if SIMULATOR else PreparedLaunch(step)
+    if SIMULATOR:
+        return SimulatedLaunch(step)
+    return PreparedLaunch(step, load(step.kernel, step.config.shared_bytes))
 
 
 def prepare_on(step: Step, operands: Mapping[str, Operand], stream: int) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.driver import cuda_api, grids, launch, staging, workspace
 from numba_gemm.driver.operands import as_operand, wait_for_producers
 from numba_gemm.driver.workspace import Size, Workspace, Workspaces
-from numba_gemm.kernels.interface import ALPHA, BETA, Launches, Part
+from numba_gemm.kernels.interface import ALPHA, BETA, Launches, Part, Variant
 from numba_gemm.ladder import Version
 from numba_gemm.problem import Operand, Problem
 from numba_gemm.tile import Tile
@@ -64,26 +65,44 @@ def clearance(span: Span, span_c: Span) -> tuple[int, int]:
     return span_c[0] - span[1], span_c[1] - span[0]
 
 
+class Built(NamedTuple):
+    """What a product is made of."""
+
+    launches: tuple[launch.Launch, ...]
+    #: As the caller sees it.
+    problem: Problem
+    device: int
+    #: Whether the kernels compute Cᵀ = Bᵀ·Aᵀ.
+    swapped: bool
+    #: Whether nothing is added up, whatever alpha is.
+    zero: bool
+    #: Whether it takes an alpha and a beta.
+    scales: bool
+
+
 class Product:
     """The launches of one problem, for operands that may lie elsewhere at each call. For one thread."""
 
-    __slots__ = ("_launches", "_swapped", "_zero", "alpha", "beta", "clearances", "device", "guard", "problem", "scales")
+    __slots__ = (
+        "_launches",
+        "_swapped",
+        "_zero",
+        "alpha",
+        "beta",
+        "clearances",
+        "device",
+        "guard",
+        "problem",
+        "scales",
+    )
 
-    def __init__(
-        self, launches: Sequence[launch.Launch], problem: Problem, device: int, *, swapped: bool, zero: bool, scales: bool
-    ) -> None:
-        """`swapped`: the kernels compute Cᵀ = Bᵀ·Aᵀ. `zero`: nothing is added up, whatever alpha is."""
-        self._launches, self._swapped, self._zero = tuple(launches), swapped, zero
-        #: As the caller sees it.
-        self.problem = problem
-        self.device = device
-        #: Whether it takes an alpha and a beta.
-        self.scales = scales
+    def __init__(self, built: Built) -> None:
+        self._launches, self.problem, self.device, self._swapped, self._zero, self.scales = built
         #: Scalars of the last launch; NaN is equal to none.
         self.alpha = self.beta = math.nan
         #: How far from C A, B and the bias have to be.
-        of_c = problem.span("c")
-        self.clearances = tuple(clearance(problem.span(place), of_c) for place in ("a", "b", "bias"))
+        of_c = self.problem.span("c")
+        self.clearances = tuple(clearance(self.problem.span(place), of_c) for place in ("a", "b", "bias"))
         #: What repeats it with tensors of the kind that were launched last, see `numba_gemm.driver.again`.
         self.guard: Any = None
 
@@ -130,6 +149,14 @@ class Product:
             one.set_scalar(BETA, beta)
         self.alpha, self.beta = alpha, beta
 
+    def bound(self, operands: Operands, alpha: float = 1.0, beta: float = 0.0, stream: int = 0) -> Callable[[], None]:
+        """What enqueues it, again and again, for these operands, which the caller keeps. For who measures."""
+        a, b, c, bias = operands
+        if bias is not None:
+            return partial(self, a.pointer, b.pointer, c.pointer, bias.pointer, alpha, beta, stream)
+        self._set_scalars(alpha, beta)
+        return partial(self.direct(), a.pointer, b.pointer, c.pointer, stream)
+
     def direct(self) -> Callable[[int, int, int, int], None]:
         """The same as a function of the addresses of A, B and C, and the stream; with the scalars of the last call."""
         if len(self._launches) == 1:
@@ -145,8 +172,8 @@ class ProductOnScratch(Product):
 
     __slots__ = ("_parts", "_size")
 
-    def __init__(self, parts: Sequence[Part], *given: Any, **oriented: bool) -> None:
-        super().__init__(*given, **oriented)
+    def __init__(self, built: Built, parts: Sequence[Part]) -> None:
+        super().__init__(built)
         self._parts, self._size = tuple(parts), Size.of(parts)
 
     def __call__(self, a: int, b: int, c: int, bias: int | None, alpha: float, beta: float, stream: int) -> None:
@@ -165,8 +192,8 @@ class ProductWithWorkspace(Product):
 
     __slots__ = ("_parts", "_place", "_size", "_workspaces")
 
-    def __init__(self, parts: Sequence[Part], workspaces: Workspaces, *given: Any, **oriented: bool) -> None:
-        super().__init__(*given, **oriented)
+    def __init__(self, built: Built, parts: Sequence[Part], workspaces: Workspaces) -> None:
+        super().__init__(built)
         self._parts, self._size, self._workspaces = tuple(parts), Size.of(parts), workspaces
         #: The addresses of the present workspace; not itself, so that it can go when a larger one comes.
         self._place = (0, 0)
@@ -205,34 +232,50 @@ class ProductWithWorkspace(Product):
         self._place = place[:2]
 
 
-def build(admitted: Admission, problem: Problem, alpha: float, workspaces: Workspaces, **measured: Any) -> Product:
+def build(
+    admitted: Admission, problem: Problem, alpha: float, workspaces: Workspaces, variant: Variant | None = None
+) -> Product:
     """The launches of a problem as the caller sees it, compiled and loaded on the current device.
 
     With alpha = 0 no A and no B are read: it is the problem without any k. A workspace comes from `workspaces`;
-    `measured` is for `grids.launches_of`.
+    `variant` is for measuring another one than the problem needs.
     """
     version = admitted.version
     counts = problem.without_products() if alpha == 0 else problem
-    found: Launches = grids.launches_of(version, admitted.tile, counts, admitted.epilogue, **measured)
-    given = [launch.prepare(step) for step in found.steps], problem, admitted.device
-    oriented = {"swapped": version.oriented(counts).transposed, "zero": counts.k == 0, "scales": "scale" in version.capabilities}
+    found: Launches = grids.launches_of(version, admitted.tile, counts, admitted.epilogue, variant)
+    built = Built(
+        tuple(launch.prepare(step) for step in found.steps),
+        problem,
+        admitted.device,
+        swapped=version.oriented(counts).transposed,
+        zero=counts.k == 0,
+        scales="scale" in version.capabilities,
+    )
     if not found.workspace:
-        return Product(*given, **oriented)
+        return Product(built)
     if version.traits.takes_variants:
-        return ProductWithWorkspace(found.workspace, workspaces, *given, **oriented)
-    return ProductOnScratch(found.workspace, *given, **oriented)
+        return ProductWithWorkspace(built, found.workspace, workspaces)
+    return ProductOnScratch(built, found.workspace)
 
 
 def prepare_product(
-    version: Version, tile: Tile, operands: Operands, *, epilogue: Epilogue | None = None, **of_problem: bool
+    version: Version,
+    tile: Tile,
+    operands: Operands,
+    *,
+    trans_a: bool = False,
+    trans_b: bool = False,
+    epilogue: Epilogue | None = None,
+    variant: Variant | None = None,
 ) -> Product:
     """A product of its own, unchecked, on the current device, for `operands` or others that lie as they do.
 
-    For who measures versions: `of_problem` is trans_a and trans_b.
+    For who measures versions. `variant` is another one than the problem needs.
     """
-    problem = Problem.of(*operands[:3], bias=operands.bias, **of_problem)
+    a, b, c, bias = operands
+    problem = Problem.of(a, b, c, trans_a=trans_a, trans_b=trans_b, bias=bias)
     admitted = Admission(version, tile, epilogue or Epilogue(), cuda_api.current_device())
-    return build(admitted, problem, 1.0, Workspaces())
+    return build(admitted, problem, 1.0, Workspaces(), variant)
 
 
 def in_layout(version: Version, a: Operand) -> Operand:

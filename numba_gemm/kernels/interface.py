@@ -263,7 +263,7 @@ def general_arguments(problem: Problem) -> tuple[Argument, ...]:
     if problem.bias is not None:  # a column of an array
         bias = Array("bias", (problem.m if problem.transposed else problem.n, problem.bias))
     return (
-        *(Array("a", (a.count, a.lead)), Array("b", (b.count, b.lead)), Array("c", (c.count, c.lead)), bias),
+        *(Array("a", (a.number, a.lead)), Array("b", (b.number, b.lead)), Array("c", (c.number, c.lead)), bias),
         *(problem.m, problem.n, problem.k),
         *(ALPHA, BETA),
         *(a.batch, b.batch, c.batch),

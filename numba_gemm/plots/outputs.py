@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numba_gemm import ladder
 from numba_gemm.analysis.code.accesses import one_block
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.tile import WARP, Tile
 
 

@@ -16,7 +16,7 @@ from numba_gemm.analysis.code.accesses import one_block, version_accesses
 from numba_gemm.analysis.code.banks import banks, count_banks
 from numba_gemm.analysis.models.shared_memory import peak_fraction, request_wavefronts, vector_words, wavefronts
 from numba_gemm.hardware.devices import A100, H100
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 
 LANES = range(32)

@@ -7,7 +7,6 @@ from numba_gemm.analysis.models import structure
 from numba_gemm.analysis.models.bounds import MEMORY_LATENCY, SHARED_LATENCY
 from numba_gemm.analysis.models.explain import OVERHEAD_WITHOUT_SHARED
 from numba_gemm.analysis.models.occupancy import registers_by_overhead
-from numba_gemm.analysis.models.structure import structure_of
 from numba_gemm.hardware.devices import A100, H100
 from numba_gemm.ladder import find
 
@@ -29,8 +28,8 @@ def test_a_tile_takes_longer_than_a_load():
 def test_stores_of_a_tile():
     """§2.3: the stores of A that conflict are 4 a thread and tile, against 512 FFMA."""
     tile = find("vectorized").default_tile
-    turned = structure_of(find("vectorized"), tile)
-    as_it_lies = structure_of(find("untransposed"), tile)
+    turned = find("vectorized").structure
+    as_it_lies = find("untransposed").structure
     assert tile.bm * tile.bk / tile.threads == 4
     assert tile.tm * tile.tn * tile.bk == 512
     # Four stores of one float for one of four.

@@ -16,7 +16,7 @@ from numba_gemm.analysis.code import code_cache, machine_code
 from numba_gemm.analysis.code.machine_code import MachineCode, compile_version
 from numba_gemm.compiler import disk_cache
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 from numba_gemm.tile import Tile
 

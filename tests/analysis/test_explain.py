@@ -16,7 +16,7 @@ from numba_gemm.analysis.models import explain as explaining
 from numba_gemm.analysis.models import structure
 from numba_gemm.analysis.models.bounds import Launch, bounds, memory_bytes, predict, volume
 from numba_gemm.analysis.models.explain import IDEAS, duration, explain
-from numba_gemm.analysis.models.structure import shared_wavefronts, structure_of
+from numba_gemm.analysis.models.structure import shared_wavefronts
 from numba_gemm.analysis.models.waves import waves
 from numba_gemm.hardware import devices
 from numba_gemm.hardware.devices import A100, DEVICES, H100, H200
@@ -167,7 +167,7 @@ def test_waves_and_roofline_of_the_worked_example():
 def test_wavefronts_of_the_rungs(name, least, served):
     version = find(name)
     tile = version.default_tile
-    found = shared_wavefronts(structure_of(version, tile), tile)
+    found = shared_wavefronts(version.structure, tile)
     assert (found.least, found.served) == (least, served)
     ffma = tile.tm * tile.tn
     assert numba_gemm.explain(name, *CUBE, "H100").shared_wavefronts_per_ffma == (least / ffma, served / ffma)
@@ -197,7 +197,7 @@ def test_issue_bounds_by_the_share_of_ffma():
 def test_sectors_and_lines_of_the_naive_kernels():
     """§5: 1+4 sectors with columns along a warp, 32+1 with rows, 2+2 in square blocks; lines likewise."""
     tile = find("naive").default_tile
-    by_columns = structure_of(find("naive"), tile)
+    by_columns = find("naive").structure
     by_rows = replace(by_columns, lanes="rows")
     assert (structure.global_sectors(by_columns, tile), structure.global_lines(by_columns, tile)) == (5, 2)
     turned = Tile(bm=32, bn=8, bk=1)
@@ -220,9 +220,7 @@ def test_the_naive_kernel_asks_the_caches_for_the_sectors_of_the_source_document
 def test_copies_are_those_of_the_machine_code(name, instructions):
     """Loads and stores a thread and tile, as in the main loops that tests/kernels/test_machine_code.py reads."""
     version = find(name)
-    assert (
-        structure.copy_instructions(structure_of(version, version.default_tile), version.default_tile) == instructions
-    )
+    assert structure.copy_instructions(version.structure, version.default_tile) == instructions
 
 
 def test_memory_is_read_once_a_wave_of_blocks():
@@ -237,7 +235,7 @@ def launch_of(name, m, n, k, device, **changes):
     version = find(name)
     tile = changes.pop("tile", version.default_tile)
     explanation = explain(name, m, n, k, device, tile)
-    parts = replace(structure_of(version, tile), **changes)
+    parts = replace(version.structure, **changes)
     return Launch(parts, tile, m, n, k, device, explanation.occupancy.blocks_per_sm, explanation.waves)
 
 
@@ -284,9 +282,7 @@ def test_another_tile_has_other_figures():
 TRACED = [
     version.name
     for version in VERSIONS
-    if not version.has_workspace
-    and structure_of(version, version.small_tile).shared
-    and version.name not in ("padded_rows", "ex5")
+    if not version.has_workspace and version.structure.shared and version.name not in ("padded_rows", "ex5")
 ]
 
 
@@ -296,7 +292,7 @@ def test_wavefronts_of_every_structure_are_those_that_tracing_the_source_counts(
     tile = version.small_tile
     traced = banks(name, tile=tile, arch=None).load_wavefronts_per_tile
     warps = -(-tile.threads // 32)
-    assert shared_wavefronts(structure_of(version, tile), tile).served == traced / (warps * tile.bk)
+    assert shared_wavefronts(version.structure, tile).served == traced / (warps * tile.bk)
 
 
 @pytest.mark.machine_code
@@ -306,7 +302,7 @@ def test_wavefronts_are_those_that_tracing_the_kernel_counts(name):
     tile = version.default_tile
     traced = banks(name).load_wavefronts_per_tile
     warps = tile.threads // 32
-    assert shared_wavefronts(structure_of(version, tile), tile).served == traced / (warps * tile.bk)
+    assert shared_wavefronts(version.structure, tile).served == traced / (warps * tile.bk)
 
 
 @pytest.mark.machine_code

@@ -13,7 +13,7 @@ from numba_gemm.analysis.code import sass
 from numba_gemm.analysis.code.inspection import inspect
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES, compile_kernel
 from numba_gemm.device.async_copy import foreign_source
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 
 KEYS = [
@@ -31,7 +31,11 @@ LOOP_KEYS = ["instructions", "ffma", "ffma_share", "operand_fetches_per_ffma", "
 
 
 #: Detours that differ from a rung in the kernel alone are compiled in tests/kernels/test_machine_code.py.
-INSPECTED = [v for v in VERSIONS if v.number is not None or v.foreign_files or v.a_k_major or v.takes_variants]
+INSPECTED = [
+    v
+    for v in VERSIONS
+    if v.number is not None or v.traits.foreign_files or v.traits.a_k_major or v.traits.takes_variants
+]
 
 
 @cache

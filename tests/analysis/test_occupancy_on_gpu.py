@@ -3,18 +3,17 @@
 import pytest
 
 from numba_gemm.analysis.models.occupancy import occupancy
-from numba_gemm.analysis.models.structure import dynamic_shared_bytes
 from numba_gemm.driver import loading
 from numba_gemm.hardware.at_hand import at_hand, resident_blocks
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import RUNGS
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("version", RUNGS, ids=lambda version: version.name)
 def test_blocks_of_a_multiprocessor_are_those_that_cuda_counts(version):
-    tile, variant = version.default_tile, Variant() if version.takes_variants else None
-    dynamic = dynamic_shared_bytes(version, tile, variant)
+    tile, variant = version.default_tile, Variant() if version.traits.takes_variants else None
+    dynamic = version.shared_bytes(tile, variant)
     loaded = loading.load(loading.gemm_kernel(version, tile, variant), version.signature, dynamic)
     counted = resident_blocks(loaded.function, tile.threads, dynamic)
     predicted = occupancy(tile.threads, loaded.registers, loaded.shared_bytes + dynamic, at_hand())

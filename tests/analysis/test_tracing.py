@@ -16,10 +16,10 @@ from numba_gemm.analysis.code.tracing import NOT_ACCESSED, trace
 from numba_gemm.device.async_copy import cp_async4_or_zero, cp_async16
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4, store4
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import VERSIONS, find
 
-TRACEABLE = [version for version in VERSIONS if not version.has_workspace and not version.few_rows]
+TRACEABLE = [version for version in VERSIONS if not version.has_workspace and not version.traits.few_rows]
 
 # Products --------------------------------------------------------------------------------------------
 

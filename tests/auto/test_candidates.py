@@ -83,7 +83,7 @@ def test_what_is_registered_and_tuned_has_every_capability():
     tuned = {choice.version.name for choice in candidates(LARGE, H200)}
     assert {"boundary", "warp_tiled"} <= tuned
     assert "split_k_atomic" not in tuned
-    assert tuned <= {version.name for version in VERSIONS if version.takes_variants}
+    assert tuned <= {version.name for version in VERSIONS if version.traits.takes_variants}
 
 
 def test_versions_to_come():

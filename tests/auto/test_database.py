@@ -327,7 +327,7 @@ def test_no_entry_of_concurrent_threads_is_lost():
 # Entries as JSON ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [version for version in VERSIONS if version.takes_variants], ids=str)
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version.traits.takes_variants], ids=str)
 def test_an_entry_survives_json(version):
     found = entry(replace(SMALLER, version=version, tile=version.default_tile), 1.25e-5, Timed(RUNG_6, 0.5))
     assert from_dict(json.loads(json.dumps(found.to_dict(KEY)))) == (KEY, found)

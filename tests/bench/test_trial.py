@@ -77,7 +77,7 @@ def test_every_matrix_of_a_batch_counts(rng):
 
 # On a device --------------------------------------------------------------------------------------------
 
-SMALL = [Choice(version, version.small_tile) for version in VERSIONS if version.takes_variants]
+SMALL = [Choice(version, version.small_tile) for version in VERSIONS if version.traits.takes_variants]
 
 
 @pytest.mark.device

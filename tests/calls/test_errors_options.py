@@ -164,7 +164,7 @@ def test_ragged_shapes_without_padding(version, which):
     refused(ValueError, version, multiples, tuple(shape), "pad=True", a=a, b=b, c=c, version=version.name, pad=False)
 
 
-PLAIN = [version for version in VERSIONS if not version.takes_variants]
+PLAIN = [version for version in VERSIONS if not version.traits.takes_variants]
 
 
 @pytest.mark.parametrize("version", PLAIN, ids=lambda version: version.name)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numba import cuda
+from numba_gemm.driver.admitted import Products
 from support.cases import ALL_SHAPES, ALL_TILES, EMPTY_SHAPES, FIRST_TILES, large_tiles, own_layout, whole_shape
 from support.checks import assert_close, assert_exact, normals, small_integers, units, wide_integers, wide_range
 from support.guarded import Guarded, bits
@@ -11,7 +12,6 @@ from numba_gemm import VERSIONS, sgemm
 from numba_gemm.calls import sgemm
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver import blas, multiply
-from numba_gemm.driver.admitted import Products
 
 pytestmark = pytest.mark.device
 

@@ -171,4 +171,4 @@ def test_the_producers_streams_are_waited_for(rng, monkeypatch):
 
 def test_every_version_is_tested():
     tested = [param.values[0] for param in (*FIRST_TILES, *ALL_TILES)]
-    assert {version.module_name for version in tested} == {version.module_name for version in VERSIONS}
+    assert {version.module.__name__ for version in tested} == {version.module.__name__ for version in VERSIONS}

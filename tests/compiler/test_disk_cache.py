@@ -15,7 +15,7 @@ import numba_gemm
 from numba_gemm.compiler import disk_cache
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver.loading import gemm_kernel
-from numba_gemm.kernels.signatures import PLAIN
+from numba_gemm.kernels.interface import PLAIN
 from numba_gemm.ladder import VERSIONS, find
 from numba_gemm.tile import Tile
 
@@ -106,7 +106,7 @@ def key_of(name, tile, toolkit=("13.0", (9, 0))):
 
 @pytest.mark.machine_code  # Numba itself, not the simulator
 def test_keys_tell_versions_tiles_and_toolkits_apart():
-    keys = [key_of(version.name, version.default_tile) for version in VERSIONS if not version.foreign_files]
+    keys = [key_of(version.name, version.default_tile) for version in VERSIONS if not version.traits.foreign_files]
     keys += [key_of("vectorized", Tile(64, 64, 8, 4, 4)), key_of("vectorized", Tile(64, 64, 16, 4, 4))]
     keys += [key_of("vectorized", Tile(64, 64, 8, 4, 4), toolkit=("13.0", (8, 0)))]
     assert len(set(keys)) == len(keys) >= 7
@@ -114,7 +114,7 @@ def test_keys_tell_versions_tiles_and_toolkits_apart():
 
 
 @pytest.mark.machine_code  # Numba itself, not the simulator
-@pytest.mark.parametrize("version", [v for v in VERSIONS if v.foreign_files], ids=str)
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v.traits.foreign_files], ids=str)
 def test_kernels_with_linked_files_are_not_cached(version):
     """Numba cannot, and would ignore an edited file in ptx/."""
     assert type(gemm_kernel(version, version.default_tile)._cache).__name__ == "NullCache"

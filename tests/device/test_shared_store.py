@@ -10,7 +10,7 @@ from support.products import Placement, Product
 from numba_gemm import VERSIONS, Tile, sgemm
 from numba_gemm.analysis.code import machine_code, sass
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 
 RUNG_6 = find(6)

@@ -12,8 +12,7 @@ from numba_gemm.driver.launch import PreparedLaunch
 from numba_gemm.driver.loading import LoadedKernel
 from numba_gemm.driver.operands import contiguous
 from numba_gemm.kernels import reduce
-from numba_gemm.kernels.signatures import GENERAL, PLAIN, STAGING, WITH_WORKSPACE
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import GENERAL, PLAIN, STAGING, WITH_WORKSPACE, Variant
 from numba_gemm.ladder import find
 from numba_gemm.tile import LaunchConfig
 

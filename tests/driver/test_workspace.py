@@ -15,7 +15,7 @@ from numba_gemm.driver.arguments import Vector
 from numba_gemm.driver.launch import prepare
 from numba_gemm.driver.streams import stream_handle
 from numba_gemm.driver.workspace import Workspaces
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.interface import WorkspaceSize
 from numba_gemm.tile import LaunchConfig
 
 pytestmark = pytest.mark.device

@@ -6,8 +6,8 @@ import pytest
 
 from numba_gemm.analysis.code import machine_code, sass
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE, resident_blocks, rows_of
-from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import find
 from numba_gemm.tile import Tile
 

@@ -7,7 +7,7 @@ from kernels.test_machine_code_warp_tiled import FFMA_SHARE, SHARE_OF_SMALLER_TI
 
 from numba_gemm.analysis.code import machine_code, sass
 from numba_gemm.kernels import reduce
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 
 pytestmark = pytest.mark.machine_code

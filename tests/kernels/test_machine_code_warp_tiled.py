@@ -10,7 +10,7 @@ from numba_gemm.analysis.code import machine_code, sass
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
 from numba_gemm.device.activation import LONG
 from numba_gemm.device.epilogue import Epilogue, snapshot
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import find
 
 pytestmark = pytest.mark.machine_code

@@ -21,8 +21,8 @@ from numba_gemm.device.part_sums import PartsShape, make_part_sums
 from numba_gemm.device.streaming import load4_once
 from numba_gemm.driver import blas, cuda_api
 from numba_gemm.kernels import skinny
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE, SMALL_TILE
-from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import find
 from numba_gemm.problem import Operand, arrange
 

@@ -18,9 +18,8 @@ from numba_gemm.driver import blas, cuda_api, launch, loading, multiply, workspa
 from numba_gemm.driver.arguments import Vector
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.kernels import reduce
-from numba_gemm.kernels.signatures import WorkspaceSize
+from numba_gemm.kernels.interface import Variant, WorkspaceSize
 from numba_gemm.kernels.split_k import parts_of
-from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import find
 from numba_gemm.problem import Operand
 

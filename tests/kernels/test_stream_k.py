@@ -24,9 +24,8 @@ from numba_gemm.driver.launch import prepare
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.driver.streams import stream_handle
 from numba_gemm.kernels import v8_stream_k
-from numba_gemm.kernels.signatures import WITH_WORKSPACE
+from numba_gemm.kernels.interface import WITH_WORKSPACE, Variant
 from numba_gemm.kernels.split_k import parts_of
-from numba_gemm.kernels.variant import Variant
 from numba_gemm.ladder import find
 from numba_gemm.problem import Operand, arrange
 

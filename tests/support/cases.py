@@ -86,11 +86,11 @@ FEW_ROWS_TILES = (
 
 def large_tiles(version: Version) -> tuple[Tile, ...]:
     """The seeds' tiles, for the rungs that are written for them: with a register tile a thread."""
-    if version.few_rows:
+    if version.traits.few_rows:
         return FEW_ROWS_TILES
     if version.default_tile.tm == 1 or not _has_its_own_kernel(version):
         return ()
-    if version.default_tile.wm and version.takes_variants:
+    if version.default_tile.wm and version.traits.takes_variants:
         return WARP_TILES
     stages = version.default_tile.stages
     tiles = WARP_TILES if version.default_tile.wm else SEED_TILES
@@ -101,7 +101,7 @@ def _has_its_own_kernel(version: Version) -> bool:
     """Of names for one kernel, only the first; two buffers make another kernel than one."""
 
     def kernel(one: Version) -> tuple[str, int]:
-        return one.module_name, one.default_tile.stages
+        return one.module.__name__, one.default_tile.stages
 
     return version is next(first for first in VERSIONS if kernel(first) == kernel(version))
 
@@ -174,7 +174,7 @@ def _param(version: Version, tile: Tile, *rest, **options):
 
 def own_layout(version: Version, operand: str) -> str:
     """How an operand has to lie, of the layouts of `guarded`, for a version to take it without a copy."""
-    return "column-major" if version.a_k_major and operand == "a" else "contiguous"
+    return "column-major" if version.traits.a_k_major and operand == "a" else "contiguous"
 
 
 #: Detours that differ from a rung in more than the kernel.
@@ -184,7 +184,7 @@ _OTHER_AROUND = ("cp_async_ptx", "cp_async_intrinsic", "cp_async_k_major", "thre
 def _runs_around(version: Version) -> bool:
     if version.name in _OTHER_AROUND or not SIMULATOR:
         return True
-    return _has_its_own_kernel(version) and not version.module_name.startswith("detours.")
+    return _has_its_own_kernel(version) and ".detours." not in version.module.__name__
 
 
 def _runs_itself(version: Version) -> bool:

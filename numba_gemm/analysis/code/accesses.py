@@ -26,8 +26,9 @@ from numba_gemm import ladder
 from numba_gemm.analysis.code import inspection, sass
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Access, Kind, Space, Trace, trace
 from numba_gemm.hardware.quantity import require, round_up
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import Version
+from numba_gemm.problem import Problem
 from numba_gemm.tile import FLOAT_BYTES, WARP, LaunchConfig, Tile
 
 #: The instructions whose widths are the compiler's choice; those of cp.async are stated in the source.
@@ -167,7 +168,7 @@ def _accesses(version: Version, tile: Tile, arch: str | None, variant: Variant) 
         mergings = _widest(more)
     else:
         compiled = inspection.inspect(
-            version.name, arch=arch, tile=tile, variant=variant if version.takes_variants else None
+            version.name, arch=arch, tile=tile, variant=variant if version.traits.takes_variants else None
         )
         mergings = _mergings_in(compiled.loop, tile.bk * tile.tm * tile.tn, fewer, more)
     return Accesses(
@@ -207,8 +208,8 @@ def one_block(version: Version, tile: Tile, variant: Variant, tiles: int) -> Lau
     """
     m, n, k = tile.bm, tile.bn, tiles * tile.bk
     known: dict[str, Any]
-    if version.takes_variants:
-        # As `numba_gemm.driver.blas` passes them: rows as long as the leading dimension.
+    if version.traits.takes_variants:
+        # As `kernels.interface.general_arguments` has them: rows as long as the leading dimension.
         known = {
             "A": _matrix(m, k) if variant.a_along_k else _matrix(k, m),
             "B": _matrix(n, k) if variant.b_along_k else _matrix(k, n),
@@ -226,11 +227,7 @@ def one_block(version: Version, tile: Tile, variant: Variant, tiles: int) -> Lau
     unknown = [name for name in parameters if name not in known]
     if unknown:
         raise ValueError(f"version {version} cannot be traced: there is nothing to pass as {', '.join(unknown)}")
-    config: LaunchConfig = (
-        version.module.launch_config(tile, variant, m, n, 1)
-        if version.takes_variants
-        else version.module.launch_config(tile, m, n, k)
-    )
+    config = version.launches(tile, variant, Problem.contiguous(m, n, k), 1).main.config
     return Launch(kernel, {name: known[name] for name in parameters}, config)
 
 

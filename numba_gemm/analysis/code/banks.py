@@ -13,7 +13,7 @@ from numba_gemm.analysis.code.accesses import Accesses, Site, of_launch, version
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Kind
 from numba_gemm.analysis.models.shared_memory import BANKS, request_wavefronts, vector_words
 from numba_gemm.hardware.quantity import Result, ceil_div
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.tile import FLOAT_BYTES, Tile
 
 #: (starts of 32 lanes or None, floats per lane, whether it is a load) → wavefronts.

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from numba_gemm import ladder
 from numba_gemm.analysis.code import sass
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES, compile_version
-from numba_gemm.analysis.models.structure import dynamic_shared_bytes
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.tile import Tile
 
 if TYPE_CHECKING:
@@ -183,9 +182,9 @@ def inspect(
     elif not isinstance(tile, Tile):
         raise TypeError(f"tile is {tile!r}, of type {type(tile).__name__}; it must be a numba_gemm.Tile")
     found.check(tile)
-    if variant is not None and not found.takes_variants:
+    if variant is not None and not found.traits.takes_variants:
         raise ValueError(f"version {found} has no variants: it is for whole row-major matrices")
-    if found.dynamic_shared and arch in ARCHITECTURES:  # any other is refused below
+    if found.traits.dynamic_shared and arch in ARCHITECTURES:  # any other is refused below
         tile.require_dynamic_shared(divmod(int(arch.removeprefix("sm_")), 10))
     code = compile_version(found, arch, tile, variant)
     instructions = sass.parse(code.sass)
@@ -197,7 +196,7 @@ def inspect(
         spill_store_bytes=code.spill_store_bytes,
         spill_load_bytes=code.spill_load_bytes,
         local_bytes=code.local_bytes,
-        shared_bytes=code.shared_bytes + dynamic_shared_bytes(found, tile, variant or Variant()),
+        shared_bytes=code.shared_bytes + found.shared_bytes(tile, variant or Variant()),
         instructions=len(instructions),
         loop=sass.main_loop(instructions),
         lines=sass.source_lines(code.sass),

@@ -25,7 +25,7 @@ from numba_gemm.analysis.code import code_cache
 from numba_gemm.compiler.disk_cache import fingerprint, fingerprint_of
 from numba_gemm.compiler.target import SIMULATOR, pretended_device
 from numba_gemm.device.async_copy import foreign_source
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import Version
 from numba_gemm.tile import Tile
 
@@ -86,7 +86,7 @@ def compile_version(
     """
     _require_compiler()
     tile = tile or version.default_tile
-    foreign = [foreign_source(name) for name in version.foreign_files]
+    foreign = [foreign_source(name) for name in version.traits.foreign_files]
     lineinfo = not any(path.suffix == ".cu" for path in foreign)
     kernel = version.make_kernel(tile, variant)
     entry = code_cache.key(

@@ -15,7 +15,7 @@ from numba_gemm.analysis.code.accesses import Accesses, Site, of_launch, version
 from numba_gemm.analysis.code.tracing import NOT_ACCESSED, Kind
 from numba_gemm.analysis.models.shared_memory import vector_words
 from numba_gemm.hardware.quantity import Result
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.tile import FLOAT_BYTES, Tile
 
 SECTOR_BYTES = 32

@@ -34,10 +34,10 @@ from math import ceil
 from numba_gemm.analysis.models import structure as counts
 from numba_gemm.analysis.models import traffic
 from numba_gemm.analysis.models.roofline import minimum_bytes
-from numba_gemm.analysis.models.structure import Structure
 from numba_gemm.analysis.models.waves import Waves
 from numba_gemm.hardware.devices import PARTITIONS, Hardware
 from numba_gemm.hardware.quantity import Result, ceil_div
+from numba_gemm.kernels.interface import Structure
 from numba_gemm.tile import FLOAT_BYTES, WARP, Tile
 
 #: Cycles from a load to its value, from device memory and from shared memory.

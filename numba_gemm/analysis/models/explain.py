@@ -21,6 +21,7 @@ from numba_gemm.hardware import devices
 from numba_gemm.hardware.at_hand import at_hand
 from numba_gemm.hardware.devices import Hardware
 from numba_gemm.hardware.quantity import require
+from numba_gemm.kernels.interface import Structure
 from numba_gemm.ladder import Version
 from numba_gemm.problem import rows_at_once
 from numba_gemm.tile import FLOAT_BYTES, Tile
@@ -224,10 +225,10 @@ def explain(
     if chosen.compute_capability < found.min_cc:
         needed, has = (".".join(map(str, cc)) for cc in (found.min_cc, chosen.compute_capability))
         raise ValueError(f"version {found} needs compute capability {needed}; {chosen.name} has {has}")
-    if found.dynamic_shared:
+    if found.traits.dynamic_shared:
         tile.require_dynamic_shared(chosen.compute_capability)
     compiled = _machine_code(found, tile, chosen) if detail else None
-    if found.few_rows:  # the smaller of M and N are its rows, and a block has as many as there are
+    if found.traits.few_rows:  # the smaller of M and N are its rows, and a block has as many as there are
         m, n = sorted((m, n))
         rows = min(tile.bm, rows_at_once(m))
         tile = replace(tile, bm=rows, tm=rows)
@@ -237,7 +238,7 @@ def explain(
 def _explanation(
     version: Version, tile: Tile, m: int, n: int, k: int, device: Hardware, compiled: Inspection | None
 ) -> Explanation:
-    parts = structure.structure_of(version, tile)
+    parts = version.structure
     registers = compiled.registers if compiled else _registers(version, parts, tile, device)
     shared_bytes = compiled.shared_bytes if compiled else structure.shared_bytes(version, tile)
     resident = occupancy(tile.threads, registers, shared_bytes, device)
@@ -313,11 +314,11 @@ def _machine_code(version: Version, tile: Tile, device: Hardware) -> Inspection:
     return inspect(version.name, arch=arch, tile=tile)
 
 
-def _registers(version: Version, parts: structure.Structure, tile: Tile, device: Hardware) -> int:
+def _registers(version: Version, parts: Structure, tile: Tile, device: Hardware) -> int:
     """An estimate. Kernels with shared memory have launch bounds, and so no more than these leave."""
     if not parts.shared:
         return registers_by_overhead(tile.tm, tile.tn, OVERHEAD_WITHOUT_SHARED)
-    asked = version.module.resident_blocks(tile) if hasattr(version.module, "resident_blocks") else tile.resident_blocks
+    asked = version.traits.resident_blocks(tile)
     return min(registers_by_overhead(tile.tm, tile.tn), register_cap(tile.threads, asked, device))
 
 

@@ -8,60 +8,20 @@ down here; `banks` and `sectors` get the same from running the kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from numba_gemm.analysis.models import traffic
 from numba_gemm.analysis.models.shared_memory import request_wavefronts, vector_words, wavefronts
 from numba_gemm.hardware.devices import WAVEFRONT_BYTES
 from numba_gemm.hardware.quantity import Result, ceil_div
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Copy, Structure, Variant
 from numba_gemm.ladder import Version
+from numba_gemm.problem import Problem
 from numba_gemm.tile import FLOAT_BYTES, WARP, LaunchConfig, Tile
 
 #: Floats in a 16-byte access.
 VECTOR = 4
 #: Row stride of the operands for which the sectors and lines of a warp are counted: rows never share a line.
 _LONG_ROW = 4096
-
-
-#: How a tile reaches shared memory: one float at a time or 16 bytes at a time through registers, by cp.async, or not at
-#: all.
-Copy = Literal["floats", "vectors", "async", "none"]
-
-
-@dataclass(frozen=True)
-class Structure(Result):
-    """The facts of one version.
-
-    Attributes:
-        lanes: neighbouring threads have neighbouring "columns" of C, neighbouring "rows", the places of a "warp tile",
-            or lines of one that lie as many apart as there are lanes ("warp lines").
-        shared: whether operands pass through shared memory.
-        a_in_lines: whether the tile of A is As[m, k], so that a fragment of A is a column; else As[k, m].
-        b_in_lines: whether the tile of B is Bs[n, k]; else Bs[k, n].
-        a_padding: floats that a row of As is longer than the tile.
-        split_columns: whether a thread's columns are groups of four that are spread over the block tile.
-        swizzled: whether 16-byte chunks of a row of Bs are exchanged by xor.
-        copy_a: how the tile of A is copied.
-        copy_b: how the tile of B is copied; "none" where each thread has its part of it in registers.
-        turns_a: whether the copy of A transposes it.
-        prefetch: whether the next tile is on its way while this one is computed.
-        paired_fragments: whether the fragments of step k + 1 are read while those of step k are used.
-
-    """
-
-    lanes: Literal["columns", "rows", "warp tile", "warp lines"]
-    shared: bool
-    a_in_lines: bool
-    b_in_lines: bool
-    a_padding: int
-    split_columns: bool
-    swizzled: bool
-    copy_a: Copy
-    copy_b: Copy
-    turns_a: bool
-    prefetch: bool
-    paired_fragments: bool
 
 
 @dataclass(frozen=True)
@@ -76,79 +36,21 @@ class Wavefronts(Result):
     served: float
 
 
-_FLOATS: dict[str, object] = {"copy_a": "floats", "copy_b": "floats", "a_in_lines": True}
-_STAGED: dict[str, object] = {"copy_a": "vectors", "copy_b": "vectors"}
-#: What sets the kernels of a module apart from what their tile says (`structure_of`).
-_APART: dict[str, dict[str, object]] = {
-    "v2_shared": _FLOATS,
-    "v3_register": _FLOATS,
-    "v5_cp_async": {"a_in_lines": True},
-    "skinny": {"a_in_lines": True, "copy_b": "none"},
-    "detours.cp_async_ptx": {"a_in_lines": True},
-    "detours.cp_async_intrinsic": {"a_in_lines": True},
-    "detours.naive_rows": {"lanes": "rows"},
-    "detours.padded_rows": _FLOATS | {"a_padding": 1},
-    "detours.untransposed": {"a_in_lines": True},
-    "detours.padded_columns": {"a_padding": VECTOR},
-    "detours.split_columns": {"split_columns": True},
-    "detours.swizzled": {"swizzled": True},
-    "detours.register_prefetch": _STAGED,
-    "detours.cp_async_b": {"copy_a": "vectors"},
-    "detours.cp_async_k_major": {"turns_a": False},
-    "detours.ex7_along_k": {"a_in_lines": True, "b_in_lines": True},
-    "detours.ex8_warp_tiled": _STAGED
-    | {"lanes": "warp lines", "a_in_lines": True, "b_in_lines": True, "prefetch": True},
-}
-
-
-def structure_of(version: Version, tile: Tile) -> Structure:
-    """The structure of a version with a tile.
-
-    A kernel that walks K in steps of one has no shared tile; one with stages fills them by cp.async, ahead; one with
-    warp tiles reads its fragments in pairs. The rest is said by the module's name; a kernel that is not named is
-    taken to be like rung 4 or 6, with A turned round on its way into shared memory.
-    """
-    copy = "async" if tile.stages > 1 else "vectors"
-    facts: dict[str, object] = {
-        "lanes": "warp tile" if tile.wm else "columns",
-        "shared": tile.bk > 1,
-        "a_in_lines": False,
-        "b_in_lines": False,
-        "a_padding": 0,
-        "split_columns": False,
-        "swizzled": False,
-        "copy_a": copy,
-        "copy_b": copy,
-        "prefetch": tile.stages > 1,
-        "paired_fragments": bool(tile.wm),
-    }
-    facts |= _APART.get(version.module_name, {})
-    facts.setdefault("turns_a", not facts["a_in_lines"])
-    return Structure(**facts)  # type: ignore[arg-type]
-
-
 def launch_of(
     version: Version, tile: Tile, m: int, n: int, k: int, multiprocessors: int = 1, variant: Variant | None = None
 ) -> LaunchConfig:
     """Grid, block and dynamic shared memory for one product, of whole row-major matrices unless `variant` says else."""
-    if version.takes_variants:
-        return version.launch_config(tile, variant or Variant(), m, n, k, 1, multiprocessors)
-    config: LaunchConfig = version.module.launch_config(tile, m, n, k)
-    return config
-
-
-def dynamic_shared_bytes(version: Version, tile: Tile, variant: Variant | None = None) -> int:
-    """Bytes of dynamic shared memory that a launch asks for; they depend on the tile and not on the matrices."""
-    return int(launch_of(version, tile, tile.bm, tile.bn, tile.bk, variant=variant).shared_bytes)
+    problem = Problem.contiguous(m, n, k)
+    return version.launches(tile, variant or Variant(), problem, multiprocessors).main.config
 
 
 def shared_bytes(version: Version, tile: Tile) -> int:
-    """Bytes of shared memory per block, static or dynamic, for whole row-major matrices."""
-    structure = structure_of(version, tile)
+    """Bytes of shared memory a block, static or dynamic, for whole row-major matrices."""
+    structure = version.structure
     if not structure.shared:
         return 0
     padding = structure.a_padding * (tile.bm if structure.a_in_lines else tile.bk) * FLOAT_BYTES
-    return dynamic_shared_bytes(version, tile) or tile.shared_bytes + padding
+    return version.shared_bytes(tile, Variant()) or tile.shared_bytes + padding
 
 
 def steps_of_thread(tile: Tile) -> int:

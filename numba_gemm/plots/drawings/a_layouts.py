@@ -5,7 +5,6 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.models.structure import structure_of
 from numba_gemm.plots import style
 from numba_gemm.plots.bank_rows import draw_wavefronts, first_request, wavefronts_of
 from numba_gemm.plots.subjects import A_LAYOUTS
@@ -42,7 +41,7 @@ def draw() -> Figure:
 def _layout(name: str) -> str:
     """Rows and row length of As."""
     version = ladder.find(name)
-    tile, facts = version.default_tile, structure_of(version, version.default_tile)
+    tile, facts = version.default_tile, version.structure
     rows, row = (tile.bm, tile.bk) if facts.a_in_lines else (tile.bk, tile.bm)
     padding = f"+{facts.a_padding}" if facts.a_padding else ""
     return f"As[{rows}][{row}{padding}]"
