@@ -9,8 +9,8 @@ from support.products import Placement
 
 from numba_gemm import Tile
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.driver import blas
-from numba_gemm.problem import Lines, Operand, arrange
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Lines, Operand, Problem
 
 TILE = Tile(16, 16, 4, 4, 4)
 ROWS, COLUMNS = Placement(), Placement(column_major=True)
@@ -31,8 +31,8 @@ class Memory:
     def read(self, lines: Lines, length, index):
         """The lines of one matrix of the batch as rows of an array, at most to the buffer's end."""
         return as_strided(
-            self.buffer[lines.pointer // 4 + index * lines.batch :],
-            (lines.count, length),
+            self.buffer[self.operand.pointer // 4 + index * lines.batch :],
+            (lines.number, length),
             (4 * lines.lead, 4),
         )
 
@@ -48,7 +48,9 @@ def operands(rng, m, n, k, placements=(ROWS, ROWS, ROWS), transposes=(False, Fal
 
 
 def arranged(a, b, c, transposes=(False, False)):
-    return arrange(a.operand, b.operand, c.operand, trans_a=transposes[0], trans_b=transposes[1])
+    """As a kernel that writes C row by row sees it."""
+    found = Problem.of(a.operand, b.operand, c.operand, trans_a=transposes[0], trans_b=transposes[1])
+    return found.by_rows_of_c()
 
 
 def carry_out(arrangement, a, b, c):
@@ -106,20 +108,20 @@ def test_a_column_major_c_swaps_the_operands(rng):
     a, b, c = operands(rng, 5, 7, 3, (ROWS, ROWS, COLUMNS))
     found = arranged(a, b, c)
     assert (found.m, found.n, found.k, found.transposed) == (7, 5, 3, True)
-    assert (found.a.pointer, found.a.count, found.a.lead) == (b.operand.pointer, 3, 7)
-    assert (found.b.pointer, found.b.count, found.b.lead) == (a.operand.pointer, 5, 3)
-    assert (found.c.count, found.c.lead) == (7, 5)
+    assert (found.a.number, found.a.lead) == (3, 7)  # of the caller's B
+    assert (found.b.number, found.b.lead) == (5, 3)
+    assert (found.c.number, found.c.lead) == (7, 5)
     assert (found.a_along_k, found.b_along_k) == (False, True)
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (Lines(0x1000, 5, 8), True),
-        (Lines(0x1000, 5, 8, 40), True),
-        *((Lines(0x1000 + offset, 5, 8), False) for offset in (4, 8, 12)),
-        *((Lines(0x1000, 5, 8 + extra), False) for extra in (1, 2, 3)),
-        *((Lines(0x1000, 5, 8, 40 + extra), False) for extra in (1, 2, 3)),
+        (Lines(5, 8), True),
+        (Lines(5, 8, 40), True),
+        (Lines(5, 8, aligned=False), False),
+        *((Lines(5, 8 + extra), False) for extra in (1, 2, 3)),
+        *((Lines(5, 8, 40 + extra), False) for extra in (1, 2, 3)),
     ],
 )
 def test_lines_take_vectors_if_everything_is_a_multiple_of_16_bytes(lines, expected):
@@ -168,17 +170,18 @@ def test_offsets_beyond_32_bits():
     a = Operand("a", 2**45, (2**16, 2**16), (2**17, 1))
     b = Operand("b", 2**46, (2, 2**16, 8), (2**34, 8, 1))
     c = Operand("c", 2**47, (2, 2**16, 8), (2**35, 1, 2**18))
-    found = arrange(a, b, c)
-    assert found.a == Lines(2**46, 2**16, 8, 2**34)
-    assert found.b == Lines(2**45, 2**16, 2**17, 0)
-    assert found.c == Lines(2**47, 8, 2**18, 2**35)
+    found = Problem.of(a, b, c).by_rows_of_c()
+    assert found.transposed
+    assert found.a == Lines(2**16, 8, 2**34)
+    assert found.b == Lines(2**16, 2**17, 0)
+    assert found.c == Lines(8, 2**18, 2**35)
 
 
 def test_a_batch_of_one_has_no_distance():
     a = Operand("a", 0, (1, 5, 3), (7, 3, 1))
     c = Operand("c", 0, (1, 5, 5), (1, 5, 1))
     b = Operand("b", 0, (3, 5), (5, 1))
-    assert [lines.batch for found in [arrange(a, b, c)] for lines in (found.a, found.b, found.c)] == [0, 0, 0]
+    assert [lines.batch for found in [Problem.of(a, b, c)] for lines in (found.a, found.b, found.c)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_a_batch_of_one_has_no_distance():
 def test_whole_tiles(m, n, k, whole, rng):
     for order in (ROWS, COLUMNS):
         square = Tile(16, 16, 4, 4, 4)
-        found = blas.variant_of(arranged(*operands(rng, m, n, k, (ROWS, ROWS, order))), square, Epilogue())
+        found = Variant.of(arranged(*operands(rng, m, n, k, (ROWS, ROWS, order))), square, Epilogue())
         assert found.whole is whole
 
 
@@ -196,8 +199,55 @@ def test_whole_tiles_are_judged_as_the_kernel_sees_them(rng):
     tile = Tile(32, 16, 4, 4, 4)
     for m, n, whole in ((32, 16, False), (16, 32, True)):
         arrangement = arranged(*operands(rng, m, n, 4, (ROWS, ROWS, COLUMNS)))
-        found = blas.variant_of(arrangement, tile, Epilogue(bias=True))
+        found = Variant.of(arrangement, tile, Epilogue(bias=True))
         assert found.whole is whole, (m, n)
         assert found.epilogue.transposed
         # What does not look at rows and columns is one kernel for both.
-        assert not blas.variant_of(arrangement, tile, Epilogue(activation="relu")).epilogue.transposed
+        assert not Variant.of(arrangement, tile, Epilogue(activation="relu")).epilogue.transposed
+
+
+@pytest.mark.parametrize("pointer", [0x1000, 0x1004, 0x1008, 0x100C])
+def test_alignment_is_all_of_an_address_that_counts(pointer):
+    a, b, c = (Operand(name, 0x1000, (8, 8), (8, 1)) for name in "abc")
+    found = Problem.of(a, b, c._replace(pointer=pointer))
+    assert found.c.aligned is (pointer == 0x1000)
+    assert found._replace(c=found.c._replace(aligned=True)) == Problem.of(a, b, c)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3])
+@pytest.mark.parametrize("name", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(
+    "sizes", [(5, 7, 3), (1, 8, 3), (5, 1, 3), (5, 7, 1), (1, 1, 4), (4, 1, 1), (5, 7, 0)], ids=str
+)
+def test_contiguous_is_what_contiguous_operands_are(sizes, name, batch, rng):
+    transposes = tuple(letter == "T" for letter in name)
+    a, b, c = (memory.operand for memory in operands(rng, *sizes, (ROWS, ROWS, ROWS), transposes, (batch,) * 3))
+    found = Problem.of(a, b, c, trans_a=transposes[0], trans_b=transposes[1])
+    assert found == Problem.contiguous(*sizes, batch, trans_a=transposes[0], trans_b=transposes[1])
+    assert hash(found) == hash(Problem.contiguous(*sizes, batch, trans_a=transposes[0], trans_b=transposes[1]))
+
+
+@pytest.mark.parametrize(
+    "placement", [Placement(), Placement(True), Placement(False, 3, 1, 5), Placement(True, 2, 0, 4)]
+)
+@pytest.mark.parametrize("batches", [(None, None, None), (3, 3, 3), (3, None, 3)], ids=str)
+@pytest.mark.parametrize("sizes", [(5, 7, 3), (1, 7, 3), (5, 1, 3), (1, 1, 1), (5, 7, 0)], ids=str)
+def test_spans_are_those_of_the_operands(sizes, batches, placement, rng):
+    a, b, c = (memory.operand for memory in operands(rng, *sizes, (placement,) * 3, batches=batches))
+    bias = Operand("bias", 0, sizes[1:2], (3,))
+    found = Problem.of(a, b, c, bias=bias)
+    for place, operand in (("a", a), ("b", b), ("c", c), ("bias", bias)):
+        assert found.span(place) == operand.span, place
+
+
+def test_the_key_is_the_same_for_all_leading_dimensions():
+    def of(lead, **options):
+        operands = (Operand(name, 0, (8, 8), (lead, 1)) for name in "abc")
+        return Problem.of(*operands, **options).key
+
+    assert of(8) == of(12) == Problem.of_key(8, 8, 8, 1)
+    assert of(9) == Problem.of_key(8, 8, 8, 1, vector=False) != of(8)
+    assert of(8, trans_a=True) == Problem.of_key(8, 8, 8, 1, a_along_k=False)
+    by_columns = (Operand(name, 0, (8, 8), (1, 8)) for name in "abc")
+    assert Problem.of(*by_columns).key == of(8), "the product of the transposes"
+    assert of(8).key == of(8)

@@ -6,6 +6,7 @@ from support.cases import SEED_TILES, large_tiles, staged
 
 from numba_gemm import VERSIONS, Tile
 from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 from numba_gemm.tile import OPT_IN_SHARED_BYTES, LaunchConfig, opt_in_shared_bytes
 
 
@@ -86,15 +87,15 @@ def test_versions_take_their_tiles(version):
         version.check(tile)
         # The counts differ, and M is ragged: a grid that is swapped or rounded down shows.
         m, n, k = 3 * tile.bm + 1, 5 * tile.bn, 7 * tile.bk
+        batch = 3 if version.traits.takes_variants else None
+        config = version.launches(tile, Variant(), Problem.contiguous(m, n, k, batch), 1).main.config
         if version.traits.takes_variants:
-            config = version.launch_config(tile, Variant(), m, n, k, 3, multiprocessors=1)
             if not version.has_workspace or version.traits.few_rows:  # others share K, and tests of their own say how
                 assert config.grid == (5 * 4, 1, 3)
             if not version.traits.few_rows:  # of which only the rows are in shared memory
                 # A transposed on the way in has longer rows in shared memory.
                 assert tile.shared_bytes < config.shared_bytes <= 1.25 * tile.shared_bytes
         else:
-            config = version.module.launch_config(tile, m, n, k)
             assert config.grid == (5, 4)
             assert config.shared_bytes == (tile.shared_bytes if version.traits.dynamic_shared else 0)
         assert config.block[0] * config.block[1] == tile.threads

@@ -1,7 +1,6 @@
 """The tracer runs the kernels' own source: its products are exact, and what it records is what was counted by hand."""
 
 from collections import Counter
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,8 +62,9 @@ def test_products_of_all_layouts_are_exact(number, a_along_k, b_along_k, rng):
 
 
 def test_outputs_through_shared_memory_are_exact(rng):
-    tile = replace(find(6).default_tile, through_shared=True)
-    c, expected, done = traced_product(find(6), tile, rng)
+    version = find("through_shared")
+    tile = version.default_tile
+    c, expected, done = traced_product(version, tile, rng)
     assert not done.diverged
     np.testing.assert_array_equal(c, expected)
     assert done.barriers == 3 + 2 * tile.tm

@@ -6,17 +6,18 @@ from numba_gemm import Tile
 from numba_gemm.auto import choose, database
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model, estimated_seconds, issue_share, resident_blocks
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import Choice
 from numba_gemm.driver import cuda_api
 from numba_gemm.hardware.devices import DEVICES, find
 from numba_gemm.kernels.v7_warp_tiled import DEFAULT_TILE
 from numba_gemm.ladder import find as version_named
+from numba_gemm.problem import Problem
 
 H200 = find("H200")
 
 
 def key(m, n, k, batch=1, vector=True):
-    return Key(m, n, k, batch, a_along_k=True, b_along_k=False, vector=vector)
+    return Problem.of_key(m, n, k, batch, a_along_k=True, b_along_k=False, vector=vector)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from support.tuning import DEVICE, KEY, RUNG_6, RUNG_7, SMALLER, entry, isolated
 from numba_gemm import VERSIONS
 from numba_gemm.auto import database
 from numba_gemm.auto.candidates import why_not
-from numba_gemm.auto.entry import Key, Timed, from_dict
+from numba_gemm.auto.entry import Timed, from_dict
 from numba_gemm.compiler.target import SIMULATOR
+from numba_gemm.problem import Problem
 
 OTHER_KEYS = [
     KEY._replace(**change)
@@ -335,5 +336,5 @@ def test_an_entry_survives_json(version):
 
 def test_keys_in_words():
     assert str(KEY) == "512×256×128 (NN)"
-    assert str(Key(1, 2, 3, 4, False, True, False)) == "1×2×3, 4 times (TT, unaligned)"
+    assert str(Problem.of_key(1, 2, 3, 4, False, True, False)) == "1×2×3, 4 times (TT, unaligned)"
     assert KEY._replace(batch=2).flops == 2 * 2 * 512 * 256 * 128

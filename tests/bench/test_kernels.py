@@ -5,8 +5,9 @@ import pytest
 from numba import cuda
 
 from numba_gemm.bench import cold, limits
-from numba_gemm.driver import launch
+from numba_gemm.driver.launch import prepare_on
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.kernels.interface import Array, Kernel, Step
 from numba_gemm.tile import LaunchConfig
 
 
@@ -28,9 +29,9 @@ def test_the_limit_is_made_of_multiply_adds_in_registers(arch):
 def test_the_sums_converge():
     """sum = sum / 2 + 1 goes to 2, exactly, whatever it starts from."""
     result = cuda.to_device(np.zeros(4, np.float32))
-    arguments = (as_operand(result, "result", 0), 0.5, 1.0, 10)
-    config = LaunchConfig(grid=(2, 1), block=(2, 1))
-    launch.prepare(limits.make_kernel(), limits.SIGNATURE, config, arguments, stream=0)()
+    kernel = Kernel(limits.make_kernel, (), limits.SIGNATURE, cacheable=False)
+    step = Step(kernel, LaunchConfig(grid=(2, 1), block=(2, 1)), (Array("result", (4,)), 0.5, 1.0, 10))
+    prepare_on(step, {"result": as_operand(result, "result", 0)}, 0)()
     assert result.copy_to_host() == pytest.approx(2 * limits.SUMS)
 
 
@@ -42,14 +43,11 @@ def test_flops_are_counted_once_a_multiply_add():
 def test_the_chain_meets_every_link_once_and_comes_back(monkeypatch):
     seen = {}
 
-    def prepare(kernel, signature, config, arguments, stream):
-        seen["links"], seen["result"] = (operand.owner.copy_to_host() for operand in arguments[:2])
-        seen["launch"] = real(kernel, signature, config, arguments, stream)
-        seen["array"] = arguments[1].owner
-        return seen["launch"]
+    def prepare(step, operands, stream):
+        seen["links"], seen["array"] = operands["links"].owner.copy_to_host(), operands["result"].owner
+        return prepare_on(step, operands, stream)
 
-    real = launch.prepare
-    monkeypatch.setattr(launch, "prepare", prepare)
+    monkeypatch.setattr(cold, "prepare_on", prepare)
     cold.prepare_chain()()
     at, visited = 0, set()
     for _ in range(cold.LINKS):

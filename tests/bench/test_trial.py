@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from numba_gemm import VERSIONS
-from numba_gemm.auto.entry import Choice, Key
+from numba_gemm.auto.entry import Choice
 from numba_gemm.bench.trial import SAMPLES, Judge, Trial
+from numba_gemm.problem import Problem
 
 M, N, K = 3 * SAMPLES, 2 * SAMPLES + 1, 70
 #: Everywhere: corners, and places that the samples need not meet.
@@ -87,7 +88,7 @@ SMALL = [Choice(version, version.small_tile) for version in VERSIONS if version.
 def test_a_candidate_is_run_and_judged(choice, aligned, transposes):
     trans_a, trans_b = transposes
     trial = Trial(20, 24, 12, trans_a=trans_a, trans_b=trans_b, aligned=aligned)
-    assert trial.key == Key(20, 24, 12, 1, not trans_a, trans_b, aligned)
+    assert trial.key == Problem.of_key(20, 24, 12, 1, not trans_a, trans_b, aligned)
     assert trial.error(trial.launch(choice)) <= 1
     assert np.isnan(trial.error(lambda: None)), "C was not poisoned again"
 
@@ -95,7 +96,7 @@ def test_a_candidate_is_run_and_judged(choice, aligned, transposes):
 @pytest.mark.device
 def test_a_batch_on_the_device():
     trial = Trial(9, 12, 5, batch=3)
-    assert trial.key == Key(9, 12, 5, 3, True, False, True)
+    assert trial.key == Problem.of_key(9, 12, 5, 3, True, False, True)
     assert trial.error(trial.launch(SMALL[0])) <= 1
 
 

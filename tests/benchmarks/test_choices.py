@@ -8,12 +8,13 @@ import pytest
 from benchmarks import choices
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model
-from numba_gemm.auto.entry import Key
+from numba_gemm.auto.entry import KEY as FIELDS
 from numba_gemm.bench.summary import summarise
 from numba_gemm.hardware.devices import find
+from numba_gemm.problem import Problem
 
 STORED = json.loads((Path(__file__).parents[2] / choices.RESULTS).read_text(encoding="utf-8"))
-KEY = Key(512, 512, 512, 1, a_along_k=True, b_along_k=False, vector=True)
+KEY = Problem.of_key(512, 512, 512, 1, a_along_k=True, b_along_k=False, vector=True)
 
 
 @pytest.mark.parametrize(("name", "mean", "worst"), [("fitted", 1.02, 1.25), ("held-out", 1.04, 1.3)])
@@ -28,7 +29,7 @@ def test_choices_take_little_longer_than_the_fastest_candidate(name, mean, worst
 @pytest.mark.parametrize("name", STORED)
 def test_every_candidate_of_today_was_timed(name):
     for product in STORED[name]["products"]:
-        key = Key(*(product[field] for field in Key._fields))
+        key = Problem.of_key(**{name: product[name] for name in FIELDS})
         timed = set(product["candidates"])
         assert {str(choice) for choice in candidates(key, (9, 0))} == timed, "run python benchmarks/candidates.py"
 

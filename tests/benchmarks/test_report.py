@@ -8,8 +8,8 @@ from benchmarks import report
 from numba_gemm import VERSIONS
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model
-from numba_gemm.auto.entry import Key
 from numba_gemm.hardware.devices import find
+from numba_gemm.problem import Problem
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +55,7 @@ def candidate_times(*of_pytorch):
     """Of cubes of 4096 and 64. One candidate takes 1 ms, and all others, the model's choice among them, take 2."""
     products = []
     for size, seconds in zip((4096, 64), of_pytorch, strict=True):
-        key = Key(size, size, size, 1, a_along_k=True, b_along_k=False, vector=True)
+        key = Problem.of_key(size, size, size, 1, a_along_k=True, b_along_k=False, vector=True)
         times = {str(choice): 2e-3 for choice in candidates(key, (9, 0))}
         times[next(name for name in times if name != str(choose_by_model(find("H200"), key)))] = 1e-3
         products.append({**key._asdict(), "torch": seconds, "candidates": times})

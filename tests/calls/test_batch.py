@@ -13,7 +13,7 @@ from support.products import Placement, Product, column_major
 from support.refusal import ones, refused, view
 
 from numba_gemm import VERSIONS, sgemm
-from numba_gemm.driver import blas
+from numba_gemm.driver import grids
 
 pytestmark = pytest.mark.device
 
@@ -111,7 +111,7 @@ def test_matrices_side_by_side_in_one_buffer(version, tile, rng):
 @GENERAL
 @pytest.mark.parametrize("by_columns", ["", "c"])
 def test_more_matrices_than_a_launch_takes(version, tile, by_columns, rng, monkeypatch):
-    monkeypatch.setattr(blas, "MAX_BATCH", 2)
+    monkeypatch.setattr(grids, "MAX_GRID_Z", 2)
     product = Product(3, 5, 4, batch=5, beta=2.0, a=Placement(gap=1), c=Placement(gap=3))
     column_major(product, by_columns).check(version, tile, rng)
     replace(column_major(product, by_columns), shared="b").check(version, tile, rng)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from cuda.core import Device
 from numba import cuda
-from numba_gemm.driver.admitted import Products
 from support.checks import assert_exact, assert_same, wide_integers
 from support.foreign import DlpackOnly, K, M, N, numbers, on_host
 from support.guarded import DeviceView, pointer_of
 
 from numba_gemm import VERSIONS, sgemm
-from numba_gemm.calls import sgemm
+from numba_gemm.calls import sgemm as sgemm_module
+from numba_gemm.driver.product import ThreadProducts
 from numba_gemm.driver.streams import stream_handle
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +39,7 @@ def turns(monkeypatch):
         wait[1, 1](1)
         for remembered in (False, False, True, True):
             if not remembered:
-                monkeypatch.setattr(sgemm, "_products", Products())
+                monkeypatch.setattr(sgemm_module, "_products", ThreadProducts())
             yield
 
     return each()

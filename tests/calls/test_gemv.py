@@ -9,7 +9,6 @@ from support.products import Placement, every
 from support.refusal import view
 
 from numba_gemm import gemv
-from numba_gemm.calls import gemv
 from numba_gemm.kernels.skinny import SMALL_TILE
 
 pytestmark = pytest.mark.device

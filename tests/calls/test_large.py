@@ -143,7 +143,7 @@ def test_more_blocks_than_a_grid_has_along_y(version, tile, wide, rng):
 # Side by side --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [v for v in VERSIONS if not v.adds_to_c], ids=lambda version: version.name)
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v.traits.deterministic], ids=lambda version: version.name)
 def test_results_are_the_same_bits_on_every_stream(version, rng):
     """Except those that blocks add to in the order in which they come: `test_stream_k.py` shows that they are not."""
     a, b = (cuda.to_device(normals(rng, *shape)) for shape in ((1030, 1999), (1999, 777)))

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 from numba import cuda
-from numba_gemm.driver.admitted import Products
 from support.cases import ALL_SHAPES, ALL_TILES, EMPTY_SHAPES, FIRST_TILES, large_tiles, own_layout, whole_shape
 from support.checks import assert_close, assert_exact, normals, small_integers, units, wide_integers, wide_range
 from support.guarded import Guarded, bits
 
 from numba_gemm import VERSIONS, sgemm
-from numba_gemm.calls import sgemm
+from numba_gemm.calls import sgemm as sgemm_module
 from numba_gemm.compiler.target import SIMULATOR
-from numba_gemm.driver import blas, multiply
+from numba_gemm.driver import grids
+from numba_gemm.driver.product import ThreadProducts
+from numba_gemm.kernels.interface import Launches
 
 pytestmark = pytest.mark.device
 
@@ -96,7 +97,7 @@ def test_subnormal_numbers_are_not_flushed(version, tile):
     a[:, -1] = np.arange(1, shape.m + 1) * step
     b = np.ones((shape.k, shape.n), np.float32)
     expected = np.repeat(a[:, -1:], shape.n, axis=1)
-    if version.adds_to_c and not SIMULATOR:  # the GPU's atomic additions do flush, see `split_k_atomic`
+    if not version.traits.deterministic and not SIMULATOR:  # the GPU's atomic additions do flush, see `split_k_atomic`
         expected = np.zeros_like(expected)
     np.testing.assert_array_equal(bits(multiply(version, tile, a, b)), bits(expected))
 
@@ -133,12 +134,11 @@ def test_repeating_gives_the_same_bits(version, tile, rng):
 @pytest.mark.parametrize(("version", "tile"), FIRST_TILES)
 def test_number_and_name_are_one_version(version, tile, monkeypatch):
     chosen = []
-    monkeypatch.setattr(multiply, "multiply", lambda *arguments: chosen.append(arguments[:2]))
-    monkeypatch.setattr(blas, "prepare", lambda *arguments, **_: chosen.append(arguments[:2]) or [])
+    monkeypatch.setattr(grids, "launches_of", lambda *arguments: chosen.append(arguments[:2]) or Launches(()))
     a, b = Guarded(np.ones((1, 1))), Guarded(np.ones((1, 1)))
     names = [name for name in (version.number, version.name) if name is not None]
     for name in names:
-        monkeypatch.setattr(sgemm, "_products", Products())  # else it remembers what it launched before
+        monkeypatch.setattr(sgemm_module, "_products", ThreadProducts())  # else it remembers what it launched before
         sgemm(a.view, b.view, version=name, tile=tile)
     assert chosen == [(version, tile)] * len(names)
 

@@ -11,9 +11,11 @@ from support.checks import small_integers
 from numba_gemm import VERSIONS, Tile
 from numba_gemm.device import async_copy
 from numba_gemm.device.async_copy import intrinsic
-from numba_gemm.driver import multiply
 from numba_gemm.driver.operands import as_operand
-from numba_gemm.kernels.v5_cp_async import launch_config, make_pipelined_kernel
+from numba_gemm.driver.product import Operands, in_layout, prepare_product
+from numba_gemm.kernels import v5_cp_async
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 
 pytestmark = pytest.mark.simulator
 
@@ -28,8 +30,11 @@ def pipelined(copy, tile, rng, turns=7):
     """C of one block and its exact value; C starts as zeros, so that every NaN comes through the pipeline."""
     a, b = small_integers(rng, tile.bm, turns * tile.bk), small_integers(rng, turns * tile.bk, tile.bn)
     device_a, device_b, c = map(cuda.to_device, (a, b, np.zeros((tile.bm, tile.bn), np.float32)))
-    config = launch_config(tile, tile.bm, tile.bn, turns * tile.bk)
-    make_pipelined_kernel(tile, copy)[config.grid, config.block, 0, config.shared_bytes](device_a, device_b, c)
+    problem = Problem.contiguous(tile.bm, tile.bn, turns * tile.bk)
+    config = v5_cp_async.steps(tile, Variant(), problem, 1).main.config
+    v5_cp_async.make_pipelined_kernel(tile, copy)[config.grid, config.block, 0, config.shared_bytes](
+        device_a, device_b, c
+    )
     return c.copy_to_host(), a @ b
 
 
@@ -112,10 +117,9 @@ def product_of(version, rng, turns):
     tile = version.small_tile
     a, b = small_integers(rng, tile.bm, turns * tile.bk), small_integers(rng, turns * tile.bk, tile.bn)
     arrays = [cuda.to_device(array) for array in (a, b, np.zeros((tile.bm, tile.bn), np.float32))]
-    operands = [as_operand(array, "operand", 0) for array in arrays]
-    operands[0] = multiply.in_layout(version, operands[0])
-    for launch in multiply.prepare_gemm(version, tile, *operands, 0):
-        launch()
+    a_operand, *others = (as_operand(array, "operand", 0) for array in arrays)
+    operands = Operands(in_layout(version, a_operand), *others)
+    prepare_product(version, tile, operands).launch(operands, 1.0, 0.0, 0)
     return arrays[-1].copy_to_host(), a @ b
 
 

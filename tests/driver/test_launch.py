@@ -7,12 +7,22 @@ import numpy as np
 import pytest
 
 from numba_gemm.driver import cuda_api, launch, loading
-from numba_gemm.driver.arguments import Vector, fields
+from numba_gemm.driver.arguments import fields
 from numba_gemm.driver.launch import PreparedLaunch
 from numba_gemm.driver.loading import LoadedKernel
-from numba_gemm.driver.operands import contiguous
-from numba_gemm.kernels import reduce
-from numba_gemm.kernels.interface import GENERAL, PLAIN, STAGING, WITH_WORKSPACE, Variant
+from numba_gemm.kernels import reduce, staging
+from numba_gemm.kernels.interface import (
+    ALPHA,
+    BETA,
+    GENERAL,
+    PLAIN,
+    STAGING,
+    WITH_WORKSPACE,
+    Array,
+    Kernel,
+    Step,
+    Variant,
+)
 from numba_gemm.ladder import find
 from numba_gemm.tile import LaunchConfig
 
@@ -71,10 +81,18 @@ def as_the_driver_reads(prepared):
 def prepared():
     parameters = tuple(fields(kind) for kind in WITH_WORKSPACE.args)
     loaded = LoadedKernel("kernel", 0, 1 << 43, 0, parameters, registers=1, local_bytes=0, shared_bytes=0)
-    matrices = [contiguous(name, (8, 16), 4096 * at) for at, name in enumerate(("a", "b", "c", "bias"), 1)]
-    sums, flags = Vector(1 << 40, 100, np.float32), Vector(1 << 41, 7, np.uint32)
-    arguments = [*matrices, 8, 16, 2**32 - 1, 1.5, -0.5, 1 << 35, -3, 0, sums, flags, 9]
-    return PreparedLaunch(loaded, LaunchConfig((7, 5), (32, 2), 4096), arguments, 3)
+    matrices = [Array(name, (8, 16)) for name in ("a", "b", "c", "bias")]
+    sums, flags = Array("sums", (100,)), Array("flags", (7,), offset=64, dtype=np.uint32)
+    arguments = (*matrices, 8, 16, 2**32 - 1, ALPHA, BETA, 1 << 35, -3, 0, sums, flags, 9)
+    step = Step(Kernel(list, (), WITH_WORKSPACE), LaunchConfig((7, 5), (32, 2), 4096), arguments)
+    launch = PreparedLaunch(step, loaded)
+    places = {"a": 4096, "b": 8192, "c": 12288, "bias": 16384, "sums": 1 << 40, "flags": (1 << 41) - 64}
+    for place, address in places.items():
+        launch.set_place(place, address)
+    launch.set_scalar(ALPHA, 1.5)
+    launch.set_scalar(BETA, -0.5)
+    launch.stream = 3
+    return launch
 
 
 def test_every_argument_is_where_c_would_have_it(prepared):
@@ -93,10 +111,11 @@ def test_every_argument_is_where_c_would_have_it(prepared):
 def test_what_changes_and_nothing_else(prepared):
     address, size = as_the_driver_reads(prepared)
     expected = OfWorkspace.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(OfWorkspace)))
-    prepared.set_pointer(1, 20480)
-    prepared.set_pointer(12, 1 << 42)
-    prepared.set_float(7, float("inf"))
-    prepared.set_float(8, 0.25)
+    prepared.set_place("b", 20480)
+    prepared.set_place("sums", 1 << 42)
+    prepared.set_place("something else", 7)
+    prepared.set_scalar(ALPHA, float("inf"))
+    prepared.set_scalar(BETA, 0.25)
     expected.b_data, expected.sums_data, expected.alpha, expected.beta = 20480, 1 << 42, float("inf"), 0.25
     assert ctypes.string_at(address, size) == bytes(expected)[:size]
 
@@ -123,7 +142,7 @@ def test_a_short_way_launches_on_the_stream_it_is_given(prepared, monkeypatch):
         return 0 if len(seen) < 4 else 1
 
     monkeypatch.setattr(launch, "launch_function", lambda: launch_kernel)
-    launch_at = prepared.at(1, 0, 2)
+    launch_at = prepared.at("b", "a", "c")
     launch_at(4096, 8192, 12288, 3)
     launch_at(4100, 8200, 12300, 1 << 44)
     prepared()
@@ -138,7 +157,7 @@ def test_a_thread_without_a_context_gets_one(prepared, monkeypatch):
     answers, given = [201, 0], []
     monkeypatch.setattr(launch, "launch_function", lambda: lambda *_: answers.pop(0))
     monkeypatch.setattr(launch, "give_context", lambda: given.append(1) or True)
-    prepared.at(0, 1, 2)(4096, 8192, 12288, 0)
+    prepared.at("a", "b", "c")(4096, 8192, 12288, 0)
     assert (answers, given) == ([], [1])
 
 
@@ -147,17 +166,15 @@ def test_a_thread_without_a_context_gets_one(prepared, monkeypatch):
 def test_the_layout_is_that_of_the_machine_code(name):
     from cuda.bindings import driver as cu
 
-    from numba_gemm.driver import _staging_kernel
-
     skinny, boundary, naive = find("skinny"), find("boundary"), find("naive")
     kernels = {
-        "plain": lambda: loading.gemm_kernel(naive, naive.default_tile),
-        "general": lambda: loading.gemm_kernel(boundary, boundary.default_tile, Variant()),
-        "with a workspace": lambda: loading.gemm_kernel(skinny, skinny.default_tile, Variant(rows=1)),
-        "reduce": lambda: loading.reduce_kernel(find("split_k").default_tile, Variant()),
-        "staging": _staging_kernel,
+        "plain": (naive.module.make_kernel, (naive.default_tile,)),
+        "general": (boundary.module.make_kernel, (boundary.default_tile, Variant())),
+        "with a workspace": (skinny.module.make_kernel, (skinny.default_tile, Variant(rows=1))),
+        "reduce": (reduce.make_kernel, (find("split_k").default_tile, Variant())),
+        "staging": (staging.make_kernel, ()),
     }
-    loaded = loading.load(kernels[name](), SIGNATURES[name])
+    loaded = loading.load(Kernel(*kernels[name], SIGNATURES[name]))
     layout = "".join(loaded.parameters)
     for index in range(len(layout)):
         error, offset, size = cu.cuKernelGetParamInfo(loaded.handle, index)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba_gemm.driver.admitted import Products, clearance
 from support.checks import assert_same, small_integers
 
 from numba_gemm import VERSIONS, plan, sgemm
-from numba_gemm.calls import sgemm
+from numba_gemm.calls import sgemm as sgemm_module
 from numba_gemm.driver import cuda_api, workspace
+from numba_gemm.driver.product import ThreadProducts, clearance
 from numba_gemm.driver.workspace import Workspaces
 
 pytestmark = pytest.mark.simulator
@@ -100,7 +100,7 @@ torch = SimpleNamespace(
 @pytest.fixture(autouse=True)
 def pytorch(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(sgemm, "_products", Products())
+    monkeypatch.setattr(sgemm_module, "_products", ThreadProducts())
 
 
 def aligned(array, shift=0):

@@ -11,17 +11,22 @@ from support.device_words import set_words, words
 from numba_gemm.calls.sgemm import _products
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver import cuda_api, workspace
-from numba_gemm.driver.arguments import Vector
 from numba_gemm.driver.launch import prepare
 from numba_gemm.driver.streams import stream_handle
-from numba_gemm.driver.workspace import Workspaces
-from numba_gemm.kernels.interface import WorkspaceSize
+from numba_gemm.driver.workspace import Size, Workspaces
+from numba_gemm.kernels.interface import Array, Kernel, Part, Step, sums_and_flags
 from numba_gemm.tile import LaunchConfig
 
 pytestmark = pytest.mark.device
 
-SIZE = WorkspaceSize(floats=1000, flags=7)
-SMALLER, MORE_FLOATS, MORE_FLAGS = WorkspaceSize(1, 1), WorkspaceSize(5000, 3), WorkspaceSize(10, 900)
+
+def size_of(sums, flags):
+    return Size.of(sums_and_flags(sums, flags))
+
+
+SUMS, FLAGS = 1000, 7
+SIZE = size_of(SUMS, FLAGS)
+SMALLER, MORE_SUMS, MORE_FLAGS = size_of(1, 1), size_of(5000, 3), size_of(10, 900)
 
 
 def streams(count):
@@ -40,7 +45,7 @@ def test_one_stream_has_one_and_two_streams_have_two():
     assert owner.get(SMALLER, first) is place, "a smaller launch takes what is there"
     other = owner.get(SIZE, second)
     assert len(owner) == 2
-    ends = sorted([(p.sums, p.flags + 4 * SIZE.flags) for p in (place, other)])
+    ends = sorted([(p.plain, p.zeroed + 4 * FLAGS) for p in (place, other)])
     assert ends[0][1] <= ends[1][0], "the memory of two streams overlaps"
     assert owner.get(SIZE, first) is place
 
@@ -48,33 +53,48 @@ def test_one_stream_has_one_and_two_streams_have_two():
 def test_two_owners_have_two():
     (stream,), _alive = streams(1)
     one, two = Workspaces(), Workspaces()
-    assert one.get(SIZE, stream).sums != two.get(SIZE, stream).sums
+    assert one.get(SIZE, stream).plain != two.get(SIZE, stream).plain
 
 
-@pytest.mark.parametrize("size", [SIZE, SMALLER, MORE_FLOATS, MORE_FLAGS, WorkspaceSize(0, 5), WorkspaceSize(33, 0)])
-def test_layout_and_flags(size):
-    place = workspace.allocate(size, 0)
-    assert place.sums % 16 == 0, "partial sums are written by 16 bytes"
-    assert place.flags >= place.sums + 4 * size.floats
-    np.testing.assert_array_equal(words(place.flags, size.flags), np.zeros(size.flags))
+@pytest.mark.parametrize(("sums", "flags"), [(1000, 7), (1, 1), (5000, 3), (10, 900), (0, 5), (33, 0)])
+def test_layout_and_flags(sums, flags):
+    place = workspace.allocate(size_of(sums, flags), 0)
+    assert place.plain % 16 == 0, "partial sums are written by 16 bytes"
+    assert place.zeroed >= place.plain + 4 * sums
+    np.testing.assert_array_equal(words(place.zeroed, flags), np.zeros(flags))
+
+
+def test_parts_lie_one_behind_the_other():
+    parts = [Part("x", 3), Part("flags", 5, np.uint32, zeroed=True), Part("y", 40), Part("more", 1, zeroed=True)]
+    place = workspace.allocate(Size.of(parts), 0)
+    places = place.places(parts)
+    assert places["x"] == place.plain
+    assert places["x"] + 3 * 4 <= places["y"]
+    assert places["y"] + 40 * 4 <= places["flags"] == place.zeroed
+    assert places["flags"] + 5 * 4 <= places["more"]
+    assert places["more"] + 4 <= place.plain + sum(Size.of(parts))
+    assert all(address % 128 == place.plain % 128 for address in places.values())
+    # One with room for more has its zeros elsewhere, and the parts with them.
+    larger = workspace.allocate(Size.of([*parts, Part("z", 1000)]), 0)
+    assert larger.places(parts)["flags"] == larger.zeroed >= larger.plain + 4000
 
 
 @pytest.mark.simulator
 def test_partial_sums_have_no_initial_value():
     place = workspace.allocate(SIZE, 0)
-    assert np.isnan(words(place.sums, SIZE.floats).view(np.float32)).all()
+    assert np.isnan(words(place.plain, SUMS).view(np.float32)).all()
 
 
 def test_it_grows_and_never_shrinks():
     owner = Workspaces()
     owner.get(SIZE, 0)
-    place = owner.get(MORE_FLOATS, 0)
-    set_words(place.sums, np.full(MORE_FLOATS.floats, 0xFFFFFFFF))
-    assert words(place.flags, SIZE.flags).sum() == 0, "as many flags as before, beyond as many floats as now"
+    place = owner.get(MORE_SUMS, 0)
+    set_words(place.plain, np.full(5000, 0xFFFFFFFF))
+    assert words(place.zeroed, FLAGS).sum() == 0, "as many flags as before, beyond as many sums as now"
     place = owner.get(MORE_FLAGS, 0)
-    assert place.flags >= place.sums + 4 * MORE_FLOATS.floats
-    assert words(place.flags, MORE_FLAGS.flags).sum() == 0
-    for size in (SIZE, MORE_FLOATS, MORE_FLAGS):
+    assert place.zeroed >= place.plain + 4 * 5000
+    assert words(place.zeroed, 900).sum() == 0
+    for size in (SIZE, MORE_SUMS, MORE_FLAGS):
         assert owner.get(size, 0) is place
     assert len(owner) == 1
 
@@ -82,8 +102,8 @@ def test_it_grows_and_never_shrinks():
 def test_flags_are_cleared_once():
     owner = Workspaces()
     place = owner.get(SIZE, 0)
-    set_words(place.flags, np.full(SIZE.flags, 5))
-    assert (words(owner.get(SIZE, 0).flags, SIZE.flags) == 5).all(), "to clear them is the kernel's part"
+    set_words(place.zeroed, np.full(FLAGS, 5))
+    assert (words(owner.get(SIZE, 0).zeroed, FLAGS) == 5).all(), "to clear them is the kernel's part"
 
 
 def test_the_number_of_streams_is_bounded():
@@ -109,7 +129,7 @@ def test_memory_goes_with_its_owner(monkeypatch):
     monkeypatch.setattr(workspace, "DeviceMemory", Counted)
     owner = Workspaces()
     owner.get(SIZE, 0)
-    owner.get(MORE_FLOATS, 0)
+    owner.get(MORE_SUMS, 0)
     gc.collect()
     assert len(alive) == 1, "what was too small is given back"
     del owner
@@ -119,10 +139,10 @@ def test_memory_goes_with_its_owner(monkeypatch):
 
 def test_a_workspace_in_stream_order():
     with workspace.in_stream_order(SIZE, 0) as place:
-        assert words(place.flags, SIZE.flags).sum() == 0
-        assert place.sums % 16 == 0
+        assert words(place.zeroed, FLAGS).sum() == 0
+        assert place.plain % 16 == 0
         with workspace.in_stream_order(SIZE, 0) as other:
-            assert other.sums != place.sums
+            assert other.plain != place.plain
 
 
 def test_a_stream_that_is_captured_gets_none(monkeypatch):
@@ -150,19 +170,22 @@ def _count(sums, flags):
 
 
 def test_a_launch_takes_floats_and_flags():
-    size = WorkspaceSize(floats=7, flags=7)
-    place, moved = workspace.allocate(size, 0), workspace.allocate(size, 0)
-    arguments = [Vector(place.sums, 7, np.float32, place.memory), Vector(place.flags, 7, np.uint32)]
-    launch = prepare(_count, types.void(float32[::1], uint32[::1]), LaunchConfig((1, 1), (8, 1)), arguments, 0)
+    parts = sums_and_flags(7, 7)
+    place, moved = (workspace.allocate(Size.of(parts), 0) for _ in range(2))
+    kernel = Kernel(lambda: _count, (), types.void(float32[::1], uint32[::1]), cacheable=False)
+    arguments = Array("sums", (7,)), Array("flags", (7,), dtype=np.uint32)
+    launch = prepare(Step(kernel, LaunchConfig((1, 1), (8, 1)), arguments))
+    for name, address in place.places(parts).items():
+        launch.set_place(name, address)
     launch()
     launch()
-    assert words(place.flags, 7).tolist() == [2] * 7
-    assert words(place.sums, 7).view(np.float32).tolist() == [1.5] * 7
-    launch.set_pointer(0, moved.sums)
-    launch.set_pointer(1, moved.flags)
+    assert words(place.zeroed, 7).tolist() == [2] * 7
+    assert words(place.plain, 7).view(np.float32).tolist() == [1.5] * 7
+    for name, address in moved.places(parts).items():
+        launch.set_place(name, address)
     launch()
-    assert words(moved.flags, 7).tolist() == [1] * 7
-    assert words(place.flags, 7).tolist() == [2] * 7
+    assert words(moved.zeroed, 7).tolist() == [1] * 7
+    assert words(place.zeroed, 7).tolist() == [2] * 7
 
 
 # On a GPU -------------------------------------------------------------------------------------------------
@@ -185,11 +208,11 @@ def test_ids_of_streams_are_not_used_again():
 def test_memory_is_given_back():
     cu = cuda_api.cu
     cuda.current_context()
-    workspace.allocate(WorkspaceSize(1, 1), 0)
+    workspace.allocate(size_of(1, 1), 0)
     gc.collect()
     free, _ = cu.cuMemGetInfo()[1:]
     owner = Workspaces()
-    owner.get(WorkspaceSize(64 << 20, 64), 0)
+    owner.get(size_of(64 << 20, 64), 0)
     assert cu.cuMemGetInfo()[1] <= free - (256 << 20)
     del owner
     gc.collect()

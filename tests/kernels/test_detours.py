@@ -9,8 +9,9 @@ from support.guarded import Guarded
 
 from numba_gemm import Tile, padded, sgemm
 from numba_gemm.analysis.code.banks import banks
-from numba_gemm.driver import cuda_api, multiply
+from numba_gemm.driver import cuda_api, grids
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.kernels import staging
 from numba_gemm.kernels.detours import ex7_along_k, padded_columns, split_columns, swizzled, untransposed
 from numba_gemm.ladder import find
 
@@ -181,10 +182,10 @@ def test_conflicts_that_the_source_has():
 
 @pytest.fixture
 def no_copies(monkeypatch):
-    def launch_copy(source, *_):
-        pytest.fail(f"{source.name} was copied")
+    def step(source, *_):
+        pytest.fail(f"{source.place} was copied")
 
-    monkeypatch.setattr(multiply, "launch_copy", launch_copy)
+    monkeypatch.setattr(staging, "step", step)
 
 
 @pytest.mark.device
@@ -211,7 +212,7 @@ def test_a_row_major_a_would_be_copied():
 @pytest.mark.device
 def test_more_rows_than_a_grid_has(rng, monkeypatch):
     """A K-major A is cut along its second axis in memory; each panel keeps the whole stride."""
-    monkeypatch.setattr(multiply, "_MAX_GRID_Y", 1)
+    monkeypatch.setattr(grids, "MAX_GRID_Y", 1)
     tile = K_MAJOR.small_tile
     a, b = wide_integers(rng, 3 * tile.bm - 1, tile.bk), units(rng, tile.bk, tile.bn)
     c = sgemm(cuda.to_device(a), cuda.to_device(b), version=K_MAJOR.name, tile=tile)

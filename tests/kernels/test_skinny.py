@@ -1,7 +1,5 @@
 """The kernel for few rows: which side the rows are, how K is cut, and what blocks leave each other."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,12 +17,12 @@ from numba_gemm.device.arrival import arrives_last
 from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.device.part_sums import PartsShape, make_part_sums
 from numba_gemm.device.streaming import load4_once
-from numba_gemm.driver import blas, cuda_api
+from numba_gemm.driver import cuda_api
 from numba_gemm.kernels import skinny
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE, SMALL_TILE
 from numba_gemm.ladder import find
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.problem import Operand, Problem
 
 SKINNY = find("skinny")
 DEVICE = pytest.mark.device
@@ -50,12 +48,19 @@ def operand(name, rows, columns, by_columns=False, pointer=4096):
 
 
 def arranged(m, n, k, by_columns="", pointer=4096):
-    return arrange(
+    return Problem.of(
         operand("a", m, k, "a" in by_columns, pointer),
         operand("b", k, n, "b" in by_columns, pointer),
         operand("c", m, n, "c" in by_columns, pointer),
-        few_rows=True,
-    )
+    ).with_few_rows()
+
+
+def launches_of(tile, variant, m, n, k, batch, multiprocessors):
+    return SKINNY.launches(tile, variant, Problem.contiguous(m, n, k, batch), multiprocessors)
+
+
+def lengths_of(launches):
+    return {part.name: part.length for part in launches.workspace}
 
 
 def test_the_smaller_side_becomes_the_rows():
@@ -67,7 +72,7 @@ def test_the_smaller_side_becomes_the_rows():
     # Rows of A are what was columns of B, which lie along n; and the other way round.
     assert (tall.a_along_k, tall.b_along_k) == (False, True)
     # A C by columns is transposed before, so this is the former again.
-    assert arranged(40, 3, 8, "abc") == replace(wide, transposed=True, a_along_k=True)
+    assert arranged(40, 3, 8, "abc") == wide._replace(transposed=True)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +81,7 @@ def test_the_smaller_side_becomes_the_rows():
 def test_rows_are_compiled_for_a_power_of_two(m, rows):
     arrangement = arranged(m, 1000, 64)
     assert arrangement.rows == rows
-    variant = blas.variant_of(arrangement, DEFAULT_TILE, Epilogue())
+    variant = Variant.of(arrangement, DEFAULT_TILE, Epilogue())
     assert (variant.rows, variant.whole) == (rows, False)
     assert skinny.rows_of(DEFAULT_TILE, variant) == rows
     assert skinny.rows_of(GEMV_TILE, variant) == 1
@@ -84,8 +89,8 @@ def test_rows_are_compiled_for_a_power_of_two(m, rows):
 
 def test_a_tile_kernel_is_made_for_no_number_of_rows():
     variants = {
-        blas.variant_of(
-            arrange(operand("a", m, 64), operand("b", 64, 1000), operand("c", m, 1000)), SMALL_TILE, Epilogue()
+        Variant.of(
+            Problem.of(operand("a", m, 64), operand("b", 64, 1000), operand("c", m, 1000)), SMALL_TILE, Epilogue()
         )
         for m in (1, 3, 9, 1000 - 1)
     }
@@ -129,11 +134,12 @@ def test_k_is_cut_until_each_multiprocessor_has_blocks(tile, rows, n, k, blocks,
     assert -(-n // tile.bn) == blocks
     assert skinny.slices(tile, rows, blocks, k, MULTIPROCESSORS) == slices
     variant = Variant(rows=rows)
-    config = skinny.launch_config(tile, variant, rows, n, k, 1, MULTIPROCESSORS)
+    launches = launches_of(tile, variant, rows, n, k, 1, MULTIPROCESSORS)
+    config = launches.main.config
     assert config.grid == (blocks, slices, 1)
     assert config.block == (tile.threads, 1)
-    size = skinny.workspace(tile, variant, rows, n, k, 1, MULTIPROCESSORS)
-    assert size == ((blocks * slices * rows * tile.bn, blocks) if slices > 1 else (0, 0))
+    expected = {"sums": blocks * slices * rows * tile.bn, "flags": blocks} if slices > 1 else {}
+    assert lengths_of(launches) == expected
 
 
 @given(st.integers(1, 5000), st.integers(0, 100000), st.integers(1, 200))
@@ -147,9 +153,9 @@ def test_slices_are_worth_a_block(blocks, k, multiprocessors):
 
 def test_a_batch_and_groups_of_rows_count_as_blocks():
     variant = Variant(rows=16)
-    many = skinny.launch_config(DEFAULT_TILE, variant, 40, 4096, 4096, 22, MULTIPROCESSORS)
-    assert many.grid == (3 * 32, 1, 22)  # 16 blocks for each multiprocessor
-    assert skinny.workspace(DEFAULT_TILE, variant, 40, 4096, 4096, 22, MULTIPROCESSORS) == (0, 0)
+    many = launches_of(DEFAULT_TILE, variant, 40, 4096, 4096, 22, MULTIPROCESSORS)
+    assert many.main.config.grid == (3 * 32, 1, 22)  # 16 blocks for each multiprocessor
+    assert many.workspace == ()
 
 
 # Products in slices ------------------------------------------------------------------------------------------
@@ -162,7 +168,7 @@ def test_a_batch_and_groups_of_rows_count_as_blocks():
 def test_sums_of_slices_are_exact(transposes, tall, rng):
     tile = SMALL_TILE
     few, many, k = 3, tile.bn + 1, 9 * tile.bk + 3  # two slices and more, the last of them shorter
-    assert skinny.launch_config(tile, Variant(rows=4), few, many, k, 1, 4).grid == (2, 2, 1)
+    assert launches_of(tile, Variant(rows=4), few, many, k, 1, 4).main.config.grid == (2, 2, 1)
     m, n = (many, few) if tall else (few, many)
     product = Product(m, n, k, trans_a=transposes[0] == "T", trans_b=transposes[1] == "T", alpha=0.5, beta=-2.0, bias=2)
     product.check(SKINNY, tile, rng)

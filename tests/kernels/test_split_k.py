@@ -14,14 +14,15 @@ from support.products import Product
 from numba_gemm import plan
 from numba_gemm.device.slots import make_owner
 from numba_gemm.device.warp_tile import make_places
-from numba_gemm.driver import blas, cuda_api, launch, loading, multiply, workspace
-from numba_gemm.driver.arguments import Vector
+from numba_gemm.driver import cuda_api, grids, launch, workspace
 from numba_gemm.driver.operands import as_operand
+from numba_gemm.driver.product import Operands, prepare_product
+from numba_gemm.driver.workspace import Size
 from numba_gemm.kernels import reduce
-from numba_gemm.kernels.interface import Variant, WorkspaceSize
+from numba_gemm.kernels.interface import ALPHA, BETA, Variant, sums_and_flags, workspace_arguments
 from numba_gemm.kernels.split_k import parts_of
 from numba_gemm.ladder import find
-from numba_gemm.problem import Operand
+from numba_gemm.problem import Problem
 
 SPLIT_K = find("split_k")
 SMALL, DEFAULT = SPLIT_K.small_tile, SPLIT_K.default_tile
@@ -39,20 +40,23 @@ def multiprocessors(monkeypatch):
 
 
 def test_parts_by_hand():
-    assert parts_of(DEFAULT, 128, 128, 65536, 1, H200) == 2 * H200  # room for two blocks a multiprocessor
-    assert parts_of(DEFAULT, 256, 256, 32768, 1, H200) == 2 * H200 // 4
-    assert parts_of(DEFAULT, 256, 256, 32768, 11, H200) == 2 * H200 // 44
-    assert parts_of(DEFAULT, 128, 128, 16 * 9, 1, H200) == 2  # at least four segments of 16 each
-    assert parts_of(DEFAULT, 128, 128, 16 * 8 + 1, 1, H200) == 2
-    assert parts_of(DEFAULT, 128, 128, 16 * 7, 1, H200) == 1
-    assert parts_of(DEFAULT, 128, 128, 0, 1, H200) == 1
-    assert parts_of(DEFAULT, 4096, 4096, 4096, 1, H200) == 1  # more tiles than blocks at a time
+    assert (
+        parts_of(DEFAULT, Problem.contiguous(128, 128, 65536, 1), H200) == 2 * H200
+    )  # room for two blocks a multiprocessor
+    assert parts_of(DEFAULT, Problem.contiguous(256, 256, 32768, 1), H200) == 2 * H200 // 4
+    assert parts_of(DEFAULT, Problem.contiguous(256, 256, 32768, 11), H200) == 2 * H200 // 44
+    assert parts_of(DEFAULT, Problem.contiguous(128, 128, 16 * 9, 1), H200) == 2  # at least four segments of 16 each
+    assert parts_of(DEFAULT, Problem.contiguous(128, 128, 16 * 8 + 1, 1), H200) == 2
+    assert parts_of(DEFAULT, Problem.contiguous(128, 128, 16 * 7, 1), H200) == 1
+    assert parts_of(DEFAULT, Problem.contiguous(128, 128, 0, 1), H200) == 1
+    assert parts_of(DEFAULT, Problem.contiguous(4096, 4096, 4096, 1), H200) == 1  # more tiles than blocks at a time
 
 
 @ALL_TILES
 @pytest.mark.parametrize("parts", [2, 9, 10, 11, 20, 21, 264, 10_000])
 def test_the_grid_of_the_reduce_kernel(tile, parts):
-    config = reduce.launch_config(tile, 3 * tile.bm - 1, 2 * tile.bn, 5, parts)
+    problem = Problem.contiguous(3 * tile.bm - 1, 2 * tile.bn, 1, 5)
+    config = reduce.step(tile, Variant(), problem, parts, ()).config
     (blocks, tiles, matrices), (width, shares) = config.grid, config.block
     assert (tiles, matrices) == (6, 5)
     assert width * shares == tile.threads
@@ -130,26 +134,19 @@ def test_parts_are_added_in_one_order(parts, batch, whole, rng):
         expected[matrix][row[kept], columns[kept]] = in_order(slots[matrix, index][:, kept], shares)
         slots[matrix, index][:, ~kept] = np.nan
 
-    size = WorkspaceSize(slots.size + tile.bm * tile.bn, 0)
-    place = workspace.allocate(size, 0)
-    set_words(place.sums, np.append(slots.ravel(), np.full(tile.bm * tile.bn, np.nan, np.float32)).view(np.uint32))
+    workspace_parts = sums_and_flags(slots.size + tile.bm * tile.bn)
+    place = workspace.allocate(Size.of(workspace_parts), 0)
+    set_words(place.plain, np.append(slots.ravel(), np.full(tile.bm * tile.bn, np.nan, np.float32)).view(np.uint32))
     c = cuda.to_device(np.full((batch * m, n), np.nan, np.float32))
-    of_c = as_operand(c, "c", 0)
-    nothing = Operand("nothing", of_c.pointer, (0, 1), (1, 1))
-    launch.launch(
-        loading.reduce_kernel(tile, Variant(whole=whole, vector=whole)),
-        reduce.SIGNATURE,
-        reduce.launch_config(tile, m, n, batch, parts),
-        [
-            *(nothing, nothing, of_c, nothing),
-            *(m, n, 1),
-            *(1.0, 0.0),
-            *(0, 0, m * n),
-            *(Vector(place.sums, size.floats, np.float32, place.memory), Vector(place.flags, 0, np.uint32)),
-            *(batch, parts),
-        ],
-        0,
-    )
+    problem = Problem.contiguous(m, n, 1, batch)
+    arguments = workspace_arguments(problem, workspace_parts)
+    one = launch.prepare(reduce.step(tile, Variant(whole=whole, vector=whole), problem, parts, arguments))
+    # It reads neither A nor B: they have no address.
+    for name, address in {"c": as_operand(c, "c", 0).pointer, **place.places(workspace_parts)}.items():
+        one.set_place(name, address)
+    one.set_scalar(ALPHA, 1.0)
+    one.set_scalar(BETA, 0.0)
+    one()
     np.testing.assert_array_equal(c.copy_to_host().reshape(expected.shape), expected)
 
 
@@ -178,7 +175,7 @@ PRODUCTS = {
 def test_products_in_parts(name, multiprocessors, rng):
     count, parts, product = PRODUCTS[name]
     multiprocessors(count)
-    assert parts_of(SMALL, product.m, product.n, product.k, product.batch or 1, count) == parts
+    assert parts_of(SMALL, Problem.contiguous(product.m, product.n, product.k, product.batch), count) == parts
     product.check(SPLIT_K, SMALL, rng)
     if name.startswith("three"):
         replace(product, c=replace(product.c, column_major=True)).check(SPLIT_K, SMALL, rng)
@@ -188,17 +185,20 @@ def test_products_in_parts(name, multiprocessors, rng):
 def test_more_shares_than_one_in_a_product(multiprocessors, rng):
     multiprocessors(H200)
     m, n, k = SMALL.bm, SMALL.bn, 4 * 12 * SMALL.bk
-    parts = parts_of(SMALL, m, n, k, 1, H200)
+    parts = parts_of(SMALL, Problem.contiguous(m, n, k, 1), H200)
     assert reduce.shares_of(SMALL, parts) > 1
     Product(m, n, k, beta=1).check(SPLIT_K, SMALL, rng)
 
 
 @pytest.mark.simulator
 def test_launches_of_a_large_batch_have_parts_of_their_own(monkeypatch, multiprocessors, rng):
-    monkeypatch.setattr(blas, "MAX_BATCH", 9)
+    monkeypatch.setattr(grids, "MAX_GRID_Z", 9)
     multiprocessors(1)
     product = Product(SMALL.bm, SMALL.bn, K, batch=9 + 4)
-    assert [parts_of(SMALL, product.m, product.n, product.k, batch, 1) for batch in (9, 4)] == [1, 3]
+    assert [parts_of(SMALL, Problem.contiguous(product.m, product.n, product.k, batch), 1) for batch in (9, 4)] == [
+        1,
+        3,
+    ]
     product.check(SPLIT_K, SMALL, rng)
 
 
@@ -208,12 +208,13 @@ def test_both_kernels_are_one_launch(rng):
     m, n, k = SMALL.bm, SMALL.bn, 9 * SMALL.bk
     a, b = wide_integers(rng, m, k), units(rng, k, n)
     arrays = [cuda.to_device(array) for array in (a, b, np.full((m, n), np.nan, np.float32))]
-    (one,) = multiply.prepare_gemm(SPLIT_K, SMALL, *(as_operand(array, "x", 0) for array in arrays), 0)
-    assert one.config.grid == (1, 2, 1)
-    one()
+    operands = Operands(*(as_operand(array, "x", 0) for array in arrays))
+    one = prepare_product(SPLIT_K, SMALL, operands)
+    assert one.main.config.grid == (1, 2, 1)
+    one.launch(operands, 1.0, 0.0, 0)
     assert_exact(arrays[2].copy_to_host(), a, b)
     others = [cuda.to_device(array) for array in (2 * a, b, np.full((m, n), np.nan, np.float32))]
-    one.at(0, 1, 2)(*(as_operand(array, "x", 0).pointer for array in others), 0)
+    one.direct()(*(as_operand(array, "x", 0).pointer for array in others), 0)
     assert_exact(others[2].copy_to_host(), 2 * a, b)
 
 

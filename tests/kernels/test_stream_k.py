@@ -16,18 +16,18 @@ from numba_gemm import plan, sgemm
 from numba_gemm.analysis.models.segments import partial_tiles, segments_of, split_k, stream_k
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.device.epilogue import Epilogue
-from numba_gemm.device.flags import take_flag
+from numba_gemm.device.flags import raise_flag, take_flag
 from numba_gemm.device.work import EXCHANGE, part_of_block, whole_tiles
-from numba_gemm.driver import blas, cuda_api, workspace
-from numba_gemm.driver.arguments import Vector
+from numba_gemm.driver import cuda_api, workspace
 from numba_gemm.driver.launch import prepare
 from numba_gemm.driver.operands import as_operand
 from numba_gemm.driver.streams import stream_handle
+from numba_gemm.driver.workspace import Size
 from numba_gemm.kernels import v8_stream_k
-from numba_gemm.kernels.interface import WITH_WORKSPACE, Variant
+from numba_gemm.kernels.interface import ALPHA, BETA, Array, Variant
 from numba_gemm.kernels.split_k import parts_of
 from numba_gemm.ladder import find
-from numba_gemm.problem import Operand, arrange
+from numba_gemm.problem import Problem
 
 STREAM_K, SPLIT_K, ATOMIC = find("stream_k"), find("split_k"), find("split_k_atomic")
 SMALL = STREAM_K.small_tile
@@ -121,34 +121,38 @@ def test_grids_and_workspaces(tile, multiprocessors):
         *((1, 1, 0, 1), (1, 1, 100, 1), (tile.bm, tile.bn, 1000 * tile.bk, 1), (3 * tile.bm, 5 * tile.bn, 9, 7)),
         (tile.bm * 11, tile.bn * 13, 30 * tile.bk, 1),
     ]:
-        arguments = (tile, Variant(), m, n, k, batch, multiprocessors)
+        arguments = (tile, Variant(), Problem.contiguous(m, n, k, batch), multiprocessors)
         tiles = batch * -(-m // tile.bm) * -(-n // tile.bn)
         segments = max(1, segments_of(k, tile.bk))
 
-        config, size = v8_stream_k.launch_config(*arguments), v8_stream_k.workspace(*arguments)
+        launches = STREAM_K.launches(*arguments)
+        config = launches.main.config
         (blocks, *_), whole = config.grid, int(whole_tiles(tiles, config.grid[0], segments))
         assert config.grid == (blocks, 1, 1)
         assert config.block == (tile.threads, 1)
         assert 1 <= blocks <= min(resident, tiles * segments)
         split = stream_k(tiles - whole, segments, blocks) if whole < tiles else ()
-        assert size == ((blocks * tile.bm * tile.bn, blocks) if partial_tiles(split) else (0, 0))
+        lengths = {part.name: part.length for part in launches.workspace}
+        assert lengths == ({"sums": blocks * tile.bm * tile.bn, "flags": blocks} if partial_tiles(split) else {})
 
-        config, size = SPLIT_K.launch_config(*arguments), SPLIT_K.module.workspace(*arguments)
-        count = parts_of(tile, m, n, k, batch, multiprocessors)
+        launches = SPLIT_K.launches(*arguments)
+        config, count = launches.main.config, parts_of(tile, arguments[2], multiprocessors)
         assert config.grid == (tiles // batch, count, batch)
         assert 1 <= count <= segments
         assert count == 1 or tiles * count <= resident
         slots = len(split_k(tiles, segments, count)) if count > 1 else 0
-        assert size == (slots * tile.bm * tile.bn, 0)
+        lengths = {part.name: part.length for part in launches.workspace}
+        assert lengths == ({"sums": slots * tile.bm * tile.bn} if slots else {})
+        assert len(launches.steps) == (2 if count > 1 else 1)
 
 
 def test_a_small_c_uses_the_whole_device():
     tile = STREAM_K.default_tile
     m, n, k = 3 * tile.bm, 5 * tile.bn, 1 << 16
-    assert v8_stream_k.launch_config(tile, Variant(), m, n, k, 1, H200).grid == (H200, 1, 1)
+    assert STREAM_K.launches(tile, Variant(), Problem.contiguous(m, n, k), H200).main.config.grid == (H200, 1, 1)
     tile = SPLIT_K.default_tile
-    m, n = 3 * tile.bm, 5 * tile.bn
-    assert SPLIT_K.launch_config(tile, Variant(), m, n, k, 1, H200).grid == (15, 2 * H200 // 15, 1)
+    problem = Problem.contiguous(3 * tile.bm, 5 * tile.bn, k)
+    assert SPLIT_K.launches(tile, Variant(), problem, H200).main.config.grid == (15, 2 * H200 // 15, 1)
 
 
 # Products -------------------------------------------------------------------------------------------------
@@ -173,9 +177,10 @@ PRODUCTS = [
 @pytest.mark.simulator
 @pytest.mark.parametrize("product", PRODUCTS, ids=["everything", "batch"])
 def test_few_blocks_for_many_tiles(product, blocks, rng):
-    shape = (product.m, product.n, product.k, product.batch or 1)
-    size = v8_stream_k.workspace(SMALL, Variant(), *shape, blocks)
-    assert size.flags == blocks, "this shape does not split anything"
+    problem = Problem.contiguous(product.m, product.n, product.k, product.batch)
+    launches = STREAM_K.launches(SMALL, Variant(), problem, blocks)
+    lengths = {part.name: part.length for part in launches.workspace}
+    assert lengths["flags"] == blocks, "this shape does not split anything"
     product.check(STREAM_K, SMALL, rng)
 
 
@@ -191,9 +196,10 @@ def test_flags_are_zero_after_a_launch(version, rng):
         c = cuda.to_device(np.full((m, n), np.nan, np.float32))
         p(device_a, device_b, c)
         assert_exact(c.copy_to_host(), a, b)
-    for size, place in p._workspaces._kept.values():
-        assert words(place.flags, size.flags).tolist() == [0] * size.flags
-    assert len(p._workspaces) == (0 if version is ATOMIC else 1)
+    workspaces = p._products.workspaces
+    for size, place in workspaces._kept.values():
+        assert not words(place.zeroed, size.zeroed // 4).any()
+    assert len(workspaces) == (0 if version is ATOMIC else 1)
 
 
 @pytest.mark.simulator
@@ -217,6 +223,16 @@ if not SIMULATOR:
         if cuda.threadIdx.x == 0:
             cuda.nanosleep(flags[flags.size // 2 + block])
         cuda.syncthreads()
+
+    @cuda.jit(device=True)
+    def _late_to_take(flags, index, thread):
+        _pause(flags, index + np.uint32(1))
+        take_flag(flags, index, thread)
+
+    @cuda.jit(device=True)
+    def _late_to_raise(flags, index, thread):
+        _pause(flags, index)
+        raise_flag(flags, index, thread)
 
 
 @cuda.jit
@@ -248,8 +264,8 @@ def on_device(*arrays):
         (3900, 3900, 520, 300),  # 496 tiles: two waves of whole ones before that
     ],
 )
-def test_delays_change_no_bit(m, n, k, runs, rng):
-    """Blocks are held up at random, before each part and before each flag."""
+def test_delays_change_no_bit(m, n, k, runs, rng, monkeypatch):
+    """Blocks are held up at random, before they take a flag and before they raise one."""
     tile, multiprocessors = STREAM_K.default_tile, cuda_api.multiprocessors(0)
     host_a, host_b = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32)
     a, b = on_device(host_a, host_b)
@@ -258,34 +274,37 @@ def test_delays_change_no_bit(m, n, k, runs, rng):
 
     c = cuda.to_device(np.full((m, n), np.nan, np.float32))
     operands = [as_operand(array, name, 0) for array, name in ((a, "a"), (b, "b"), (c, "c"))]
-    variant = blas.variant_of(arrange(*operands), tile, Epilogue())
-    shape = (tile, variant, m, n, k, 1, multiprocessors)
-    config, size = STREAM_K.launch_config(*shape), v8_stream_k.workspace(*shape)
-    assert size.flags == config.grid[0], "this shape does not split anything"
-    size = size._replace(flags=2 * size.flags)
-    place = workspace.allocate(size, 0)
-    launch = prepare(
-        v8_stream_k.make_kernel(tile, variant, _pause),
-        WITH_WORKSPACE,
-        config,
-        [
-            *(*operands, Operand("bias", operands[2].pointer, (0, 1), (1, 1))),
-            *(m, n, k),
-            *(1.0, 0.0),
-            *(0, 0, 0),
-            *(Vector(place.sums, size.floats, np.float32), Vector(place.flags, size.flags, np.uint32), 1),
-        ],
-        0,
+    problem = Problem.of(*operands)
+    variant = Variant.of(problem, tile, Epilogue())
+    launches = STREAM_K.launches(tile, variant, problem, multiprocessors)
+    step, blocks = launches.main, launches.main.config.grid[0]
+    sums, flags = launches.workspace
+    assert flags.length == blocks, "this shape does not split anything"
+    parts = (sums, flags._replace(length=2 * blocks))  # as many again, which say how long each block waits
+    monkeypatch.setattr(v8_stream_k, "take_flag", _late_to_take)
+    monkeypatch.setattr(v8_stream_k, "raise_flag", _late_to_raise)
+    kernel = step.kernel._replace(make=v8_stream_k.make_kernel.__wrapped__, cacheable=False)
+    arguments = tuple(
+        argument._replace(shape=(2 * blocks,))
+        if isinstance(argument, Array) and argument.place == "flags"
+        else argument
+        for argument in step.arguments
     )
-    blocks = config.grid[0]
+    launch = prepare(step._replace(kernel=kernel, arguments=arguments))
+    place = workspace.allocate(Size.of(parts), 0)
+    places = {operand.name: operand.pointer for operand in operands} | place.places(parts)
+    for name, address in places.items():
+        launch.set_place(name, address)
+    launch.set_scalar(ALPHA, 1.0)
+    launch.set_scalar(BETA, 0.0)
     for _ in range(runs):
         # Mostly none or short, sometimes longer than a tile takes.
         longest = int(rng.choice([0, 1_000, 30_000, 500_000], p=[0.3, 0.3, 0.3, 0.1]))
         delays = rng.integers(0, longest + 1, blocks) * (rng.random(blocks) < rng.choice([0.05, 0.5, 1]))
-        set_words(place.flags + 4 * blocks, delays)
+        set_words(place.zeroed + 4 * blocks, delays)
         launch()
         assert differences(first, c) == 0
-    assert words(place.flags, blocks).sum() == 0
+    assert words(place.zeroed, blocks).sum() == 0
 
 
 @pytest.mark.gpu
@@ -343,7 +362,7 @@ def test_a_graph_shares_no_memory_with_calls(version, rng):
     p(a, b, of_graph, stream=captured)
     graph = checked("end", cu.cuStreamEndCapture(handle))
     executable = checked("instantiate", cu.cuGraphInstantiate(graph, 0))
-    assert len(p._workspaces) == 1, "a captured call keeps no memory of its own"
+    assert len(p._products.workspaces) == 1, "a captured call keeps no memory of its own"
     for _ in range(20):  # on another stream than where calls go on, at the same time
         checked("launch", cu.cuGraphLaunch(executable, stream_handle(other)))
         p(a, b, of_call, stream=captured)
