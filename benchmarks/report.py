@@ -96,8 +96,8 @@ def _headline(stored: dict[str, Any]) -> str:
     best = max(rungs, key=lambda result: result["vs_baseline"])
     text = (
         f"On an {stored['machine_info']['gpu']}, rung {ladder.find(best['version']).number} takes "
-        f"{best['seconds'] * 1e3:.2f} ms for a product of {largest}³, {best['vs_baseline']:.2f} times as fast as cuBLAS "
-        "in plain FP32"
+        f"{best['seconds'] * 1e3:.2f} ms for a product of {largest}³, {best['vs_baseline']:.2f} times as fast as "
+        "cuBLAS in plain FP32"
     )
     over = _over_the_suite(_results(stored, "suite"), "cold")
     if over:
