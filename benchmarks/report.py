@@ -1,9 +1,8 @@
-"""Write the results tables of the README from stored benchmark results.
+"""Write the tables of the README and of `benchmarks/README.md` from stored benchmark results.
 
 `python -m benchmarks.report [--check]` in a checkout. Tables stand between markers such as
 `<!-- ladder: generated -->` and `<!-- end -->`; with `--check` nothing is written and the exit status is 1 if
-the README does not show the stored results. A section in `OPTIONAL` needs no markers until there are results for it;
-with markers and without results it says so.
+a page does not show the stored results. A section that nothing was measured for says so.
 """
 
 from __future__ import annotations
@@ -19,17 +18,36 @@ from benchmarks import choices
 from notes.make.generated import write_or_check
 from numba_gemm import ladder
 from numba_gemm.bench.suite import Shape, microseconds, written
-from numba_gemm.bench.summary import summarise
+from numba_gemm.bench.summary import Summary, summarise
 
 RESULTS = Path("benchmarks/results/benchmarks.json")
-README = Path("README.md")
+README, DETAILS = Path("README.md"), Path("benchmarks/README.md")
+
+#: The shapes of the suite that the README shows, by what each is hard on.
+TELLING: dict[Shape, str] = {
+    (1, 4096, 4096): "one row: bound by memory",
+    (1024, 1024, 1024): "few tiles for the multiprocessors",
+    (1023, 1025, 1021): "ragged, no row aligned",
+    (4096, 4096, 4096): "large and even",
+    (2048, 14336, 4096): "a layer of Llama-3-8B",
+    (128, 128, 65536): "a long K",
+}
 
 Result = dict[str, Any]
 
 
 def main(arguments: list[str]) -> int:
-    complaint = f"{README} does not show {RESULTS}: run python -m benchmarks.report"
-    return write_or_check(README, render(README.read_text(encoding="utf-8"), load(Path())), arguments, complaint)
+    stored = load(Path())
+    statuses = [
+        write_or_check(
+            page,
+            render(page, page.read_text(encoding="utf-8"), stored),
+            arguments,
+            f"{page} does not show {RESULTS}: run python -m benchmarks.report",
+        )
+        for page in PAGES
+    ]
+    return max(statuses)
 
 
 def load(root: Path) -> dict[str, Any]:
@@ -38,20 +56,21 @@ def load(root: Path) -> dict[str, Any]:
     return {**stored, "candidates": candidates}
 
 
-def render(readme: str, stored: dict[str, Any]) -> str:
-    """The text of the README with every generated section filled in from the results.
+def render(page: Path, text: str, stored: dict[str, Any]) -> str:
+    """The text of a page with every generated section filled in from the results.
 
     Raises:
-        ValueError: if the README lacks the markers of a section.
+        ValueError: if it lacks the markers of a section, or has those of a section that is not its own.
     """
-    for name, table in SECTIONS.items():
+    for name, table in PAGES[page].items():
         pattern = re.compile(rf"(<!-- {name}: generated -->\n).*?(<!-- end -->)", re.DOTALL)
-        if not pattern.search(readme):
-            if name in OPTIONAL and table(stored) == NOT_MEASURED:
-                continue
-            raise ValueError(f"{README} has no section between <!-- {name}: generated --> and <!-- end -->")
-        readme = pattern.sub(lambda match, table=table: match[1] + table(stored) + match[2], readme)  # type: ignore[misc]
-    return readme
+        if not pattern.search(text):
+            raise ValueError(f"{page} has no section between <!-- {name}: generated --> and <!-- end -->")
+        text = pattern.sub(lambda match, table=table: match[1] + table(stored) + match[2], text)  # type: ignore[misc]
+    for name in re.findall(r"<!-- ([^>]*): generated -->", text):
+        if name not in PAGES[page]:
+            raise ValueError(f"{page}: nothing generates {name!r}; there are {', '.join(PAGES[page])}")
+    return text
 
 
 def _results(stored: dict[str, Any], group: str) -> list[Result]:
@@ -69,6 +88,27 @@ def _table(header: list[str], rows: list[list[str]], texts: int = 2) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (header, alignments, *rows))
 
 
+def _headline(stored: dict[str, Any]) -> str:
+    """In one sentence each, how far the fastest rung is from cuBLAS, and how far `"auto"`."""
+    results = _results(stored, "ladder")
+    largest = max(result["m"] for result in results)
+    rungs = [result for result in results if result["m"] == largest and ladder.find(result["version"]).number]
+    best = max(rungs, key=lambda result: result["vs_baseline"])
+    text = (
+        f"On an {stored['machine_info']['gpu']}, rung {ladder.find(best['version']).number} takes "
+        f"{best['seconds'] * 1e3:.2f} ms for a product of {largest}³, {best['vs_baseline']:.2f} times as fast as "
+        "cuBLAS in plain FP32"
+    )
+    over = _over_the_suite(_results(stored, "suite"), "cold")
+    if over:
+        text += (
+            f';\n`version="auto"` is {over.geometric_mean:.2f} times as fast in the geometric mean of {over.shapes} '
+            f"shapes, and {over.worst:.2f} times at worst ({written(over.worst_at)}),\n"
+            "all with a cold L2"
+        )
+    return f"{text}.\n"
+
+
 def _ladder(stored: dict[str, Any]) -> str:
     results = _results(stored, "ladder")
     sizes = sorted({result["m"] for result in results})
@@ -81,10 +121,11 @@ def _ladder(stored: dict[str, Any]) -> str:
         if any((version.name, size) not in by for size in sizes):
             continue
         result = by[version.name, largest]
-        label = f"`{version.name}`" if version.number is None else f"**{version.number}** `{version.name}`"
+        kernel = version.module.__name__.replace(".", "/")
+        label = f"[`{version.name}`]({kernel}.py)"
         rows.append(
             [
-                label,
+                label if version.number is None else f"**{version.number}** {label}",
                 version.summary,
                 f"{result['seconds'] * 1e3:.2f}",
                 f"{result['tflops']:.1f}",
@@ -145,17 +186,62 @@ def _suite(stored: dict[str, Any]) -> str:
         ]
         for result in results
     ]
-    found = [
-        summarise({_shape(result): result[f"vs_cublas_{cache}"] for result in results if result[f"vs_cublas_{cache}"]})
-        for cache in ("cold", "warm")
-    ]
-    means, worsts = [], []
-    for summary in found:
-        means.append(f"**{summary.geometric_mean:.2f}**" if summary else "")
-        worsts.append(f"**{summary.worst:.2f}** at {written(summary.worst_at)}" if summary else "")
+    means, worsts = _summary_cells(results)
     shapes = f"of {len(results)} shapes"
     rows += [["geometric mean", shapes, *[""] * 4, *means], ["worst", shapes, *[""] * 4, *worsts]]
-    return _table(header, rows) + _peers(results) + f"\n{_provenance(stored, results)}\n"
+    return _table(header, rows) + _rates(stored) + _peers(results) + f"\n{_provenance(stored, results)}\n"
+
+
+def _rates(stored: dict[str, Any]) -> str:
+    """What to hold the GB/s against, where it was measured."""
+    copied = [result["copy_bandwidth"] for result in _results(stored, "few rows")]
+    return (
+        "\nProducts with few rows are bound by memory: GB/s counts A, B and C once, where a copy on this card reaches "
+        f"{max(copied) / 1e9:.0f} GB/s.\n"
+        if copied
+        else ""
+    )
+
+
+def _shapes(stored: dict[str, Any]) -> str:
+    """Six shapes of the suite, and what came out over all of them."""
+    results = _results(stored, "suite")
+    if not results:
+        return NOT_MEASURED
+    by = {_shape(result): result for result in results}
+    rows = [
+        [
+            why,
+            written(shape),
+            result["version"],
+            microseconds(result["seconds"]),
+            f"{result['tflops']:.1f}",
+            _ratio(result["vs_cublas_cold"]),
+            _ratio(result["vs_cublas_warm"]),
+        ]
+        for shape, why in TELLING.items()
+        if (result := by.get(shape))
+    ]
+    means, worsts = _summary_cells(results)
+    rows += [[f"all {len(results)} shapes", "geometric mean", *[""] * 3, *means], ["", "worst", *[""] * 3, *worsts]]
+    header = ["", "M×N×K", "`auto` takes", "µs", "TFLOP/s", "× cuBLAS, cold L2", "warm L2"]
+    return _table(header, rows, texts=3)
+
+
+def _over_the_suite(results: list[Result], cache: str) -> Summary[Shape] | None:
+    """The mean and the worst of the ratios to cuBLAS, with a "cold" or a "warm" L2."""
+    ratio = f"vs_cublas_{cache}"
+    return summarise({_shape(result): result[ratio] for result in results if result[ratio]})
+
+
+def _summary_cells(results: list[Result]) -> tuple[list[str], list[str]]:
+    """The mean with a cold and a warm L2, and the worst."""
+    means, worsts = [], []
+    for cache in ("cold", "warm"):
+        summary = _over_the_suite(results, cache)
+        means.append(f"**{summary.geometric_mean:.2f}**" if summary else "")
+        worsts.append(f"**{summary.worst:.2f}** at {written(summary.worst_at)}" if summary else "")
+    return means, worsts
 
 
 def _choices(stored: dict[str, Any]) -> str:
@@ -280,19 +366,24 @@ def _provenance(stored: dict[str, Any], results: list[Result]) -> str:
 
 
 NOT_MEASURED = "Not measured yet.\n"
-#: Sections of the README by the name in their marker.
-SECTIONS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "ladder": _ladder,
-    "pipeline": _pipeline,
-    "boundary": _boundary,
-    "host time": _host_time,
-    "suite": _suite,
-    "choices": _choices,
-    "detours": _detours,
-    "epilogues": _epilogues,
+Section = Callable[[dict[str, Any]], str]
+#: What is generated on each page: sections by the name in their marker.
+PAGES: dict[Path, dict[str, Section]] = {
+    README: {
+        "headline": _headline,
+        "ladder": _ladder,
+        "shapes": _shapes,
+    },
+    DETAILS: {
+        "suite": _suite,
+        "detours": _detours,
+        "pipeline": _pipeline,
+        "boundary": _boundary,
+        "epilogues": _epilogues,
+        "host time": _host_time,
+        "choices": _choices,
+    },
 }
-#: Sections that may be absent as long as nothing was measured for them.
-OPTIONAL = ("suite", "detours", "epilogues")
 
 
 if __name__ == "__main__":

@@ -48,6 +48,29 @@ print(callable(numba_gemm.driver.compare), hasattr(numba_gemm, "no_such_name"))
 print(numba_gemm.__version__)
 """
 
+WITHOUT_A_COMPILER = """
+import sys
+from importlib import metadata
+
+installed = metadata.version
+
+def version(name):
+    if name == "numba-cuda":
+        raise metadata.PackageNotFoundError(name)
+    return installed(name)
+
+metadata.version = version
+import numba_gemm
+
+print(numba_gemm.__version__)
+for name in ("sgemm", "explain"):
+    try:
+        getattr(numba_gemm, name)
+    except ImportError as error:
+        print(error)
+print("numba" in sys.modules)
+"""
+
 COMPILE_RUNG_5 = """
 from numba_gemm.analysis.code.machine_code import compile_kernel
 from numba_gemm.analysis.code.sass import parse, select
@@ -138,6 +161,15 @@ def test_public_names_are_found_when_they_are_asked_for(installed, tmp_path):
     assert (not_listed, others, found) == ("[]", "[]", "True False")
     (metadata,) = installed.glob("numba_gemm-*.dist-info")
     assert metadata.name == f"numba_gemm-{version}.dist-info"
+
+
+def test_without_a_compiler_every_public_name_says_what_to_install(installed, tmp_path):
+    _, *errors, numba_is_imported = run_python(WITHOUT_A_COMPILER, installed, tmp_path)
+    assert len(errors) == 2
+    for name, error in zip(("sgemm", "explain"), errors, strict=True):
+        assert error.startswith(f"no {name}: numba-cuda is not installed")
+        assert "pip install 'numba-gemm[cu13]'" in error
+    assert numba_is_imported == "False"
 
 
 @pytest.mark.machine_code

@@ -1,4 +1,4 @@
-"""The tables of the README are what the stored results say."""
+"""The tables of the README and of benchmarks/README.md are what the stored results say."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from benchmarks import report
 from numba_gemm import VERSIONS
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model
+from numba_gemm.bench.suite import SHAPES
 from numba_gemm.hardware.devices import find
 from numba_gemm.problem import Problem
 
@@ -62,79 +63,148 @@ def candidate_times(*of_pytorch):
     return {"machine_info": {"gpu": "NVIDIA H200"}, "products": products}
 
 
-def empty_readme():
-    return (
-        "head\n" + "".join(f"<!-- {name}: generated -->\nSTALE\n<!-- end -->\n" for name in report.SECTIONS) + "tail\n"
-    )
+def empty(page):
+    """The page with its markers, and nothing that was generated."""
+    sections = (f"<!-- {name}: generated -->\nSTALE\n<!-- end -->\n" for name in report.PAGES[page])
+    return f"head\n{''.join(sections)}tail\n"
+
+
+def rendered(page, results):
+    return report.render(page, empty(page), results)
+
+
+def section(name, results):
+    page = next(page for page, sections in report.PAGES.items() if name in sections)
+    return rendered(page, results).split(f"<!-- {name}: generated -->\n")[1].split("<!-- end -->")[0]
 
 
 def test_every_section_is_filled_from_the_results():
-    text = report.render(empty_readme(), stored())
-    assert "STALE" not in text
-    assert text.startswith("head\n")
-    assert text.endswith("tail\n")
+    for page in report.PAGES:
+        text = rendered(page, stored())
+        assert "STALE" not in text
+        assert text.startswith("head\n")
+        assert text.endswith("tail\n")
+    ladder, detours = section("ladder", stored()), section("detours", stored())
     for version in VERSIONS:
-        ratios = "0.56 | 0.56" if version.number else "0.56"  # detours were measured at the largest size only
-        assert f"`{version.name}` | {version.summary} | 13.57 | 12.3 | {ratios} |" in text
-    shown = ("7.89", "0.08", "0.16", "4095×4097×4093", "3.58", "2.47", "0.43", "| 7.6 | 1.62 |", "Example GPU", "98.7")
-    for number in shown:
-        assert number in text, f"{number} not in {text}"
-    assert "77 rounds" in text
-    assert "2031-02-03" in text
+        if version.number:
+            assert f"`]({source(version)}) | {version.summary} | 13.57 | 12.3 | 0.56 | 0.56 |" in ladder
+        else:  # detours were measured at the largest size only
+            assert f"`{version.name}` | {version.summary} | 13.57 | 12.3 | 0.56 |" in detours
+    for number in ("7.89", "Example GPU", "98.7", "77 rounds", "2031-02-03"):
+        assert number in ladder, f"{number} not in {ladder}"
+    assert "0.08" in section("pipeline", stored())
+    assert "0.16" in section("pipeline", stored())
+    assert "| 4095×4097×4093 | rung 6 against cuBLAS | 3.58 | 2.47 | 0.43 |" in section("boundary", stored())
+    assert "| 7.6 | 1.62 |" in section("host time", stored())
 
 
-def section(text, name):
-    return text.split(f"<!-- {name}: generated -->\n")[1].split("<!-- end -->")[0]
+def source(version):
+    return f"{version.module.__name__.replace('.', '/')}.py"
+
+
+def test_the_ladder_links_its_kernels():
+    text = section("ladder", stored())
+    for version in VERSIONS:
+        if version.number:
+            assert f"**{version.number}** [`{version.name}`]({source(version)})" in text
+            assert (ROOT / source(version)).is_file()
+
+
+def test_the_headline_says_how_far_the_fastest_rung_is_and_auto():
+    results = stored()
+    fastest = next(
+        each["extra_info"]
+        for each in results["benchmarks"]
+        if each["group"] == "ladder" and (each["extra_info"]["version"], each["extra_info"]["m"]) == ("register", 4096)
+    )
+    fastest["vs_baseline"] = 1.2345
+    assert section("headline", results) == (
+        "On an Example GPU, rung 3 takes 13.57 ms for a product of 4096³, 1.23 times as fast as cuBLAS in plain FP32;\n"
+        '`version="auto"` is 1.00 times as fast in the geometric mean of 2 shapes, and 0.50 times at worst '
+        "(64×4096×4096),\nall with a cold L2.\n"
+    )
+    assert section("headline", stored(suite=False)).endswith("as fast as cuBLAS in plain FP32.\n")
+
+
+def test_the_short_table_has_the_telling_shapes_and_the_mean_of_all():
+    text = section("shapes", stored())
+    assert "| large and even | 4096×4096×4096 | 7 (warp_tiled) | 123.0 | 23.4 | 2.00 | 4.00 |" in text
+    assert "| all 2 shapes | geometric mean |  |  |  | **1.00** | **3.00** |" in text
+    assert "|  | worst |  |  |  | **0.50** at 64×4096×4096 | **2.25** at 64×4096×4096 |" in text
+    assert text.count("×4096×4096 |") == 3, "of the two that were measured, one is among the six"
+    assert len(report.TELLING) == 6
+    assert set(report.TELLING) < set(SHAPES)
 
 
 def test_the_suite_has_its_mean_its_worst_and_its_peers():
-    text = section(report.render(empty_readme(), stored()), "suite")
+    text = section("suite", stored())
     assert "| 64×4096×4096 | 7 (warp_tiled), 64×64×16 | 123.0 | 23.4 | 34% | 1988 | 0.50 | 2.25 |" in text
     assert "| geometric mean | of 2 shapes |  |  |  |  | **1.00** | **3.00** |" in text
     assert "| **0.50** at 64×4096×4096 | **2.25** at 64×4096×4096 |" in text
     assert "| Triton 9.8.7 | 4096×4096×4096 | 32.10 | 4.6 | 0.77 |" in text
     assert "| version 3 (register) | 4096×4096×4096 | 32.10 | 4.6 | 0.77 |" in text
     assert "Example GPU" in text
+    assert "a copy on this card" not in text, "none was measured"
+    results = stored()
+    copied = {"group": "few rows", "stats": {"median": 1, "rounds": 1}, "extra_info": {"copy_bandwidth": 3.456e12}}
+    results["benchmarks"].append(copied)
+    assert "a copy on this card reaches 3456 GB/s" in section("suite", results)
 
 
 def test_choices_are_summed_up_for_both_sets():
-    text = section(report.render(empty_readme(), stored()), "choices")
+    text = section("choices", stored())
     assert "| 2 that the model is fitted to | 0.71 | 0.50 at 4096×4096×4096 (NN) | 2.00 | 2.00 at" in text
     assert "| 2 others | 1.00 | 0.50 at 64×64×64 (NN) | 2.00 | 2.00 at" in text
 
 
 def test_an_epilogue_costs_what_is_added_to_the_plain_product():
-    text = section(report.render(empty_readme(), stored()), "epilogues")
+    text = section("epilogues", stored())
     assert "| bias, gelu | 4096×4096×64 | 4 | 4.1 | +2.5% |" in text
 
 
-@pytest.mark.parametrize("name", report.OPTIONAL)
-def test_what_was_not_measured_says_so_or_is_left_out(name):
+@pytest.mark.parametrize("name", ["suite", "shapes", "detours", "epilogues"])
+def test_what_was_not_measured_says_so(name):
     without = stored(suite=False)
     without["benchmarks"] = [
         each for each in without["benchmarks"] if each["group"] != "ladder" or each["extra_info"]["m"] != 4096
     ]
-    assert section(report.render(empty_readme(), without), name) == report.NOT_MEASURED
-    marker = f"<!-- {name}: generated -->\nSTALE\n<!-- end -->\n"
-    readme = empty_readme().replace(marker, "")
-    assert f"<!-- {name}:" not in report.render(readme, without)
-    with pytest.raises(ValueError, match=f"no section between <!-- {name}: generated -->"):
-        report.render(readme, stored())
+    assert section(name, without) == report.NOT_MEASURED
 
 
-def test_rendering_again_changes_nothing():
-    once = report.render(empty_readme(), stored())
-    assert report.render(once, stored()) == once
+@pytest.mark.parametrize("page", report.PAGES, ids=str)
+class TestPages:
+    def test_rendering_again_changes_nothing(self, page):
+        once = rendered(page, stored())
+        assert report.render(page, once, stored()) == once
+
+    def test_one_without_its_markers_is_refused(self, page):
+        first = next(iter(report.PAGES[page]))
+        with pytest.raises(ValueError, match=f"no section between <!-- {first}: generated --> and <!-- end -->"):
+            report.render(page, "head", stored())
+
+    def test_markers_that_nothing_fills_are_refused(self, page):
+        with pytest.raises(ValueError, match="nothing generates 'lader'; there are "):
+            report.render(page, empty(page) + "<!-- lader: generated -->\n<!-- end -->\n", stored())
+
+    def test_it_shows_the_stored_results(self, page):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert report.render(page, text, report.load(ROOT)) == text, "run python -m benchmarks.report"
 
 
-def test_a_readme_without_its_markers_is_refused():
-    with pytest.raises(ValueError, match="no section between <!-- ladder: generated --> and <!-- end -->"):
-        report.render("head", stored())
-
-
-def test_the_readme_shows_the_stored_results():
+def test_stored_results_are_of_versions_that_there_are():
     results = report.load(ROOT)
-    readme = (ROOT / report.README).read_text(encoding="utf-8")
-    assert report.render(readme, results) == readme, "run python -m benchmarks.report"
     measured = {result["extra_info"]["version"] for result in results["benchmarks"] if result["group"] == "ladder"}
     assert measured <= {version.name for version in VERSIONS}, "results of a version that is not there any more"
+
+
+def test_check_names_every_stale_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for path in (report.RESULTS, report.choices.RESULTS):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    for page in report.PAGES:
+        page.write_text(empty(page), encoding="utf-8")
+    assert report.main(["--check"]) == 1
+    assert [line.partition(" ")[0] for line in capsys.readouterr().err.splitlines()] == [*map(str, report.PAGES)]
+    assert report.main([]) == 0
+    assert report.main(["--check"]) == 0

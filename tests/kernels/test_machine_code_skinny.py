@@ -3,38 +3,29 @@
 from functools import cache
 
 import pytest
+from support.compiled import Compiled
 
-from numba_gemm.analysis.code import machine_code, sass
+from numba_gemm.analysis.code import sass
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.kernels.skinny import DEFAULT_TILE, GEMV_TILE, resident_blocks, rows_of
-from numba_gemm.ladder import find
 from numba_gemm.tile import Tile
 
 pytestmark = pytest.mark.machine_code
 
-SKINNY = find("skinny")
 #: Registers of a multiprocessor, all architectures.
 REGISTERS = 65536
 
 
-class Compiled:
+class Skinny(Compiled):
     def __init__(self, arch, tile, variant):
-        self.tile, self.rows = tile, rows_of(tile, variant)
+        super().__init__("skinny", arch, tile, variant)
+        self.rows = rows_of(tile, variant)
         self.blocks = resident_blocks(tile, self.rows)
-        self.code = machine_code.compile_version(SKINNY, arch, tile, variant)
-        self.loop = sass.main_loop(sass.parse(self.code.sass))
-
-    @property
-    def spills(self):
-        return max(self.code.spill_store_bytes, self.code.spill_load_bytes, self.code.local_bytes)
 
     @property
     def report(self):
-        return (
-            f"{self.code.arch}, {self.tile}, {self.rows} rows: {self.code.registers} registers, {self.spills} bytes in "
-            f"local memory, {self.loads_under_way} loads under way; main loop {self.loop.to_dict()}"
-        )
+        return f"{super().report}; {self.rows} rows, {self.loads_under_way} loads under way"
 
     @property
     def loads(self):
@@ -70,21 +61,20 @@ def _sources(instruction):
 
 @cache
 def compiled(arch="sm_90", tile=DEFAULT_TILE, **variant):
-    return Compiled(arch, tile, Variant(whole=False, **variant))
+    return Skinny(arch, tile, Variant(whole=False, **variant))
 
 
 def check_a_kernel_with_vectors(kernel):
     print(kernel.report)
     tile = kernel.tile
-    assert kernel.spills == 0, kernel.report
+    assert kernel.spilled == 0, kernel.report
     assert kernel.code.registers * tile.threads * kernel.blocks <= REGISTERS, kernel.report
     # Two steps, one for each of a thread's buffers.
     assert kernel.loop.ffma == 2 * kernel.rows * 4 * tile.tk, kernel.report
     assert kernel.loop.barriers == 2, kernel.report
     # All loads of weights are of 16 bytes: a whole step's, and once more with predicates for the last step.
     assert len(kernel.loads) == 2 * tile.tk, kernel.report
-    assert {i.access_bytes for i in sass.select(kernel.loop.body, "LDG")} == {16}, kernel.report
-    assert len(sass.select(kernel.loop.body, "LDG")) == 4 * tile.tk, kernel.report
+    assert kernel.widths("LDG") == {16: 4 * tile.tk}, kernel.report
     # Rows of A are read by 16 bytes, four k at once.
     reads = [i.access_bytes for i in sass.select(kernel.loop.body, "LDS") if i.predicate != "@!PT"]
     assert reads == [16] * (2 * kernel.rows * tile.tk // 4), kernel.report
@@ -122,5 +112,5 @@ def test_one_square_of_weights_a_thread():
 def test_unaligned_operands_spill_nothing():
     kernel = compiled(vector=False, b_along_k=True)
     print(kernel.report)
-    assert kernel.spills == 0, kernel.report
-    assert {i.access_bytes for i in sass.select(kernel.loop.body, "LDG")} == {4}, kernel.report
+    assert kernel.spilled == 0, kernel.report
+    assert kernel.widths("LDG").keys() == {4}, kernel.report
