@@ -133,7 +133,8 @@ class Plan:
         for read in (a, b, bias):
             if read is not None:
                 checks.check_disjoint(c, read)
-        if self._admitted.version.traits.takes_variants and self._variant(problem, alpha) not in self._variants:
+        takes_variants = self._admitted.version.traits.takes_variants
+        if c.size and takes_variants and self._variant(problem, alpha) not in self._variants:
             raise ValueError(
                 "a plan takes matrices with unit stride along their last axis; these have strides "
                 f"{a.strides} (a), {b.strides} (b) and {c.strides} (c), in elements. Plan with trans_a or trans_b, "

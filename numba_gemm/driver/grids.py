@@ -48,13 +48,15 @@ def _in_pieces(version: Version, tile: Tile, variant: Variant, problem: Problem)
     multiprocessors = cuda_api.multiprocessors(cuda_api.current_device())
     steps: list[Step | Zeros] = []
     parts: dict[str, Part] = {}
+    main_index = 0
     for piece, offsets in _batches(problem) if version.traits.takes_variants else _panels(version, tile, problem):
         found = version.launches(tile, variant, piece, multiprocessors)
+        main_index = main_index if steps else found.main_index  # that of the first piece
         steps += [_moved(step, offsets) for step in found.steps]
         for part in found.workspace:  # one piece after another uses the same
             if part.name not in parts or part.length > parts[part.name].length:
                 parts[part.name] = part
-    return Launches(tuple(steps), tuple(parts.values()))
+    return Launches(tuple(steps), tuple(parts.values()), main_index)
 
 
 def _batches(problem: Problem) -> Iterator[_Piece]:

@@ -69,6 +69,8 @@ class Built(NamedTuple):
     """What a product is made of."""
 
     launches: tuple[launch.Launch, ...]
+    #: The one that multiplies; None where C has no elements.
+    main: launch.Launch | None
     #: As the caller sees it.
     problem: Problem
     device: int
@@ -92,12 +94,13 @@ class Product:
         "clearances",
         "device",
         "guard",
+        "main",
         "problem",
         "scales",
     )
 
     def __init__(self, built: Built) -> None:
-        self._launches, self.problem, self.device, self._swapped, self._zero, self.scales = built
+        self._launches, self.main, self.problem, self.device, self._swapped, self._zero, self.scales = built
         #: Scalars of the last launch; NaN is equal to none.
         self.alpha = self.beta = math.nan
         #: How far from C A, B and the bias have to be.
@@ -105,11 +108,6 @@ class Product:
         self.clearances = tuple(clearance(self.problem.span(place), of_c) for place in ("a", "b", "bias"))
         #: What repeats it with tensors of the kind that were launched last, see `numba_gemm.driver.again`.
         self.guard: Any = None
-
-    @property
-    def main(self) -> launch.Launch | None:
-        """The launch that multiplies; None where C has no elements."""
-        return next((one for one in self._launches if math.prod(one.config.grid)), None)
 
     def may_launch(self, operands: Operands, alpha: float, beta: float) -> bool:
         """Whether A, B and the bias lie apart from C beyond doubt. False: look closely; it may be no error."""
@@ -243,8 +241,10 @@ def build(
     version = admitted.version
     counts = problem.without_products() if alpha == 0 else problem
     found: Launches = grids.launches_of(version, admitted.tile, counts, admitted.epilogue, variant)
+    launches = tuple(launch.prepare(step) for step in found.steps)
     built = Built(
-        tuple(launch.prepare(step) for step in found.steps),
+        launches,
+        launches[found.main_index] if launches else None,
         problem,
         admitted.device,
         swapped=version.oriented(counts).transposed,

@@ -123,4 +123,5 @@ def around(launches: Launches, form: Form) -> Launches:
         )
         return step._replace(arguments=arguments)
 
-    return Launches((*form.before, *map(on_scratch, launches.steps), *form.after), form.scratch)
+    steps = (*form.before, *map(on_scratch, launches.steps), *form.after)
+    return Launches(steps, form.scratch, len(form.before) + launches.main_index)

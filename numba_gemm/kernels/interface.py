@@ -237,11 +237,15 @@ class Launches(NamedTuple):
 
     steps: tuple[Step | Zeros, ...]
     workspace: tuple[Part, ...] = ()
+    #: Which of the steps multiplies.
+    main_index: int = 0
 
     @property
     def main(self) -> Step:
         """The launch that multiplies."""
-        return next(step for step in self.steps if isinstance(step, Step))
+        step = self.steps[self.main_index]
+        assert isinstance(step, Step)
+        return step
 
 
 def plain_launch(

@@ -15,7 +15,7 @@ from numba_gemm.analysis.code.tracing import NOT_ACCESSED, trace
 from numba_gemm.device.async_copy import cp_async4_or_zero, cp_async16
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4, store4
-from numba_gemm.kernels.interface import Variant
+from numba_gemm.kernels.interface import Traits, Variant
 from numba_gemm.ladder import VERSIONS, find
 
 TRACEABLE = [version for version in VERSIONS if not version.has_workspace and not version.traits.few_rows]
@@ -89,7 +89,7 @@ def test_a_kernel_that_takes_more_than_matrices_is_refused():
     def exchanging(A, B, C, partial_sums, flags):
         pass
 
-    version = SimpleNamespace(takes_variants=False, make_kernel=lambda *_: exchanging)
+    version = SimpleNamespace(traits=Traits(), make_kernel=lambda *_: exchanging)
     with pytest.raises(ValueError, match="cannot be traced: there is nothing to pass as partial_sums, flags"):
         one_block(version, Tile(8, 8, 8), Variant(), 1)
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from support.tuning import KEY, RUNG_6, RUNG_7, SMALLER
+from support.tuning import KEY, RUNG_6, RUNG_7, SMALLER, like
 
 from numba_gemm import VERSIONS, Tile
 from numba_gemm.auto.candidates import candidates, why_not
@@ -11,7 +11,7 @@ from numba_gemm.auto.entry import Choice
 from numba_gemm.ladder import CAPABILITIES, find
 from numba_gemm.tile import opt_in_shared_bytes
 
-LARGE = KEY._replace(m=4096, n=4096, k=4096)
+LARGE = like(KEY, m=4096, n=4096, k=4096)
 H200, ADA = (9, 0), (8, 9)
 
 
@@ -41,7 +41,7 @@ def test_defaults_come_first_and_nothing_twice():
 @pytest.mark.parametrize("a_along_k", [False, True])
 @pytest.mark.parametrize("b_along_k", [False, True])
 def test_every_candidate_can_be_used_on_the_device(compute_capability, a_along_k, b_along_k):
-    key = LARGE._replace(a_along_k=a_along_k, b_along_k=b_along_k)
+    key = like(LARGE, a_along_k=a_along_k, b_along_k=b_along_k)
     found = candidates(key, compute_capability)
     assert len(found) > 10
     for version, tile in ((choice.version, choice.tile) for choice in found):
@@ -55,8 +55,8 @@ def test_the_padding_of_transposing_copies_counts():
     """Rows are 4 floats longer for each operand that is copied along k: 96 KB become 100, of which Ada has 99."""
     choice = Choice(find(6), Tile(64, 128, 32, 8, 8, stages=4))
     assert choice.tile.shared_bytes == 96 * 1024
-    assert why_not(choice, LARGE._replace(a_along_k=False, b_along_k=False), ADA) is None
-    assert "102400 bytes" in why_not(choice, LARGE._replace(a_along_k=True, b_along_k=True), ADA)
+    assert why_not(choice, like(LARGE, a_along_k=False, b_along_k=False), ADA) is None
+    assert "102400 bytes" in why_not(choice, like(LARGE, a_along_k=True, b_along_k=True), ADA)
 
 
 def test_older_devices_have_none():
@@ -65,7 +65,7 @@ def test_older_devices_have_none():
 
 @pytest.mark.parametrize(("m", "n"), [(1, 4096), (64, 4096), (4096, 100), (130, 130)])
 def test_tiles_of_which_half_would_lie_outside_are_left_out(m, n):
-    key = LARGE._replace(m=m, n=n)
+    key = like(LARGE, m=m, n=n)
     found = candidates(key, H200)
     for tile in (choice.tile for choice in found if choice.tile != choice.version.default_tile):
         assert tile.bm < 2 * max(m, 32)
@@ -109,7 +109,7 @@ def test_a_version_for_few_rows_is_tried_where_rows_or_columns_are_few():
         (4096, 4096): [],
     }
     for (m, n), tiles in tried.items():
-        found = candidates(LARGE._replace(m=m, n=n), H200, [few])
+        found = candidates(like(LARGE, m=m, n=n), H200, [few])
         assert [choice.tile.bm for choice in found] == tiles
 
 

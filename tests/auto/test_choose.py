@@ -1,6 +1,7 @@
 """What `version="auto"` takes: what was measured, and else by the model, on devices that need not be here."""
 
 import pytest
+from support.tuning import like
 
 from numba_gemm import Tile
 from numba_gemm.auto import choose, database
@@ -106,7 +107,7 @@ def test_an_estimate_by_hand_for_few_rows():
 )
 def test_what_is_transposed_or_unaligned_is_copied_by_4_bytes(layout, copies):
     tile = Tile(64, 64, 16, 8, 8, stages=2, wm=32, wn=64)
-    assert issue_share(tile, key(512, 512, 512)._replace(**layout)) == pytest.approx(
+    assert issue_share(tile, like(key(512, 512, 512), **layout)) == pytest.approx(
         64 / (64 + 4 + choose.COPY * copies + 1)
     )
 

@@ -8,7 +8,7 @@ import threading
 from dataclasses import asdict, replace
 
 import pytest
-from support.tuning import DEVICE, KEY, RUNG_6, RUNG_7, SMALLER, entry, isolated
+from support.tuning import DEVICE, KEY, RUNG_6, RUNG_7, SMALLER, entry, isolated, like
 
 from numba_gemm import VERSIONS
 from numba_gemm.auto import database
@@ -18,7 +18,7 @@ from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.problem import Problem
 
 OTHER_KEYS = [
-    KEY._replace(**change)
+    like(KEY, **change)
     for change in (
         *({name: getattr(KEY, name) + 1} for name in ("m", "n", "k", "batch")),
         *({name: not getattr(KEY, name)} for name in ("a_along_k", "b_along_k", "vector")),
@@ -275,7 +275,7 @@ WRITE_MANY = f"""
 import sys, time
 from pathlib import Path
 sys.path.insert(0, {os.path.dirname(__file__)!r})
-from support.tuning import DEVICE, KEY, entry
+from support.tuning import DEVICE, KEY, entry, like
 from numba_gemm.tuning import database
 
 writer, go = int(sys.argv[1]), Path(sys.argv[2])
@@ -283,7 +283,7 @@ print("ready", flush=True)
 while not go.exists():
     time.sleep(0.001)
 for i in range({WRITES}):
-    database.remember(DEVICE, {{KEY._replace(m=writer + 1, n=i + 1): entry()}})
+    database.remember(DEVICE, {{like(KEY, m=writer + 1, n=i + 1): entry()}})
 """
 
 
@@ -307,15 +307,15 @@ def test_no_entry_of_concurrent_processes_is_lost_and_readers_see_whole_files(tm
     assert [process.wait() for process in processes] == [0] * WRITERS
     for process in processes:
         process.stdout.close()
-    expected = {KEY._replace(m=m, n=n) for m in range(1, WRITERS + 1) for n in range(1, WRITES + 1)}
+    expected = {like(KEY, m=m, n=n) for m in range(1, WRITERS + 1) for n in range(1, WRITES + 1)}
     assert database.read(DEVICE.path, DEVICE.header).keys() == expected
 
 
 def test_no_entry_of_concurrent_threads_is_lost():
     def write_many(writer):
         for i in range(WRITES):
-            database.remember(DEVICE, {KEY._replace(m=writer + 1, n=i + 1): entry()})
-            assert database.lookup(0, KEY._replace(m=writer + 1, n=i + 1)) == SMALLER
+            database.remember(DEVICE, {like(KEY, m=writer + 1, n=i + 1): entry()})
+            assert database.lookup(0, like(KEY, m=writer + 1, n=i + 1)) == SMALLER
 
     threads = [threading.Thread(target=write_many, args=(writer,)) for writer in range(WRITERS)]
     for thread in threads:
@@ -337,4 +337,4 @@ def test_an_entry_survives_json(version):
 def test_keys_in_words():
     assert str(KEY) == "512×256×128 (NN)"
     assert str(Problem.of_key(1, 2, 3, 4, False, True, False)) == "1×2×3, 4 times (TT, unaligned)"
-    assert KEY._replace(batch=2).flops == 2 * 2 * 512 * 256 * 128
+    assert like(KEY, batch=2).flops == 2 * 2 * 512 * 256 * 128

@@ -171,7 +171,7 @@ PLAIN = [version for version in VERSIONS if not version.traits.takes_variants]
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 @pytest.mark.parametrize("layout", ["pitched", "column-major", "unaligned"])
 def test_layouts_without_padding(version, name, layout):
-    if layout == "unaligned" and version.alignment == 4:
+    if layout == "unaligned" and version.traits.alignment == 4:
         layout = "every second row"
     if layout == own_layout(version, name):
         layout = "contiguous"

@@ -9,6 +9,7 @@ from support.products import Placement, every
 from support.refusal import view
 
 from numba_gemm import gemv
+from numba_gemm.calls import gemv as gemv_module
 from numba_gemm.kernels.skinny import SMALL_TILE
 
 pytestmark = pytest.mark.device
@@ -19,8 +20,8 @@ M, K = 7, 5
 @pytest.fixture(autouse=True)
 def small_tile(monkeypatch):
     """512 threads are many for the simulator; on a GPU both are worth a look, and products in between are forgotten."""
-    monkeypatch.setattr(gemv, "GEMV_TILE", SMALL_TILE)
-    monkeypatch.setattr(gemv, "_products", type(gemv._products)())
+    monkeypatch.setattr(gemv_module, "GEMV_TILE", SMALL_TILE)
+    monkeypatch.setattr(gemv_module, "_products", type(gemv_module._products)())
 
 
 @pytest.fixture

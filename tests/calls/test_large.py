@@ -13,7 +13,7 @@ from support.cases import FIRST_TILES
 from support.checks import assert_exact, assert_same, normals, small_integers, units, wide_integers
 from support.guarded import DeviceView, bits, pointer_of
 
-from numba_gemm import VERSIONS, Version, sgemm
+from numba_gemm import VERSIONS, sgemm
 from numba_gemm.driver import loading
 
 pytestmark = pytest.mark.gpu
@@ -198,10 +198,10 @@ def test_threads_with_streams_of_their_own(version):
 @EVERY
 def test_the_first_calls_of_many_threads_compile_once(version, rng, monkeypatch):
     made, loaded = [], []
-    make_kernel, load = Version.make_kernel, loading._load
-    monkeypatch.setattr(loading, "_kernels", {})
+    make_kernel, load = version.module.make_kernel, loading._load
+    monkeypatch.setattr(loading, "_made", {})
     monkeypatch.setattr(loading, "_loaded", {})
-    monkeypatch.setattr(Version, "make_kernel", lambda *a: made.append(a) or make_kernel(*a))
+    monkeypatch.setattr(version.module, "make_kernel", lambda *a: made.append(a) or make_kernel(*a))
     monkeypatch.setattr(loading, "_load", lambda *a: loaded.append(a) or load(*a))
     tile = version.default_tile
     a, b = wide_integers(rng, tile.bm, tile.bk), units(rng, tile.bk, tile.bn)

@@ -61,7 +61,7 @@ def test_all_that_a_plan_can_be_asked_for(version, trans_a, trans_b, rng):
 @pytest.mark.parametrize("version", GENERAL, ids=str)
 def test_scalars_and_places_change_from_call_to_call(version, rng):
     p = plan(M, N, K, version=version.name, tile=version.small_tile)
-    kernels = len(loading._kernels)
+    kernels = len(loading._made)
     for layout in ("contiguous", "unaligned", "pitched", "contiguous", "every second row"):
         for alpha, beta in ((1, 0), (2, 0), (0, 1), (1, 1), (0, 0), (1, 0)):
             a, b, c = (small_integers(rng, *shape) for shape in ((M, K), (K, N), (M, N)))
@@ -69,7 +69,7 @@ def test_scalars_and_places_change_from_call_to_call(version, rng):
             p(device_a.view, device_b.view, device_c.view, alpha=alpha, beta=beta)
             np.testing.assert_array_equal(device_c.values(), alpha * (a @ b) + beta * c)
             device_c.assert_guards_intact("C")
-    assert len(loading._kernels) == kernels, "a call made a kernel that the plan should have made"
+    assert len(loading._made) == kernels, "a call made a kernel that the plan should have made"
 
 
 @pytest.mark.parametrize("version", GENERAL, ids=str)

@@ -126,8 +126,7 @@ def call(request):
 
 
 def warm_up(call, **options):
-    for _ in range(2):
-        call(*map(Tensor, operands(np.random.default_rng(1))), **options)
+    call(*map(Tensor, operands(np.random.default_rng(1))), **options)
 
 
 def test_shapes_in_turn(looked_at, rng):
@@ -138,14 +137,14 @@ def test_shapes_in_turn(looked_at, rng):
             looked_at.clear()
             sgemm(Tensor(a), Tensor(b), Tensor(c), version="boundary", tile=small_tile("boundary"))
             assert_same(c, a @ b)
-            assert bool(looked_at) == (turn < 2)
+            assert bool(looked_at) == (turn < 1)
 
 
 @pytest.mark.parametrize(
     ("planned", "version"),
     [(False, "auto"), *((planned, version.name) for planned in (False, True) for version in GENERAL)],
 )
-def test_the_third_call_looks_at_nothing_closely(planned, version, looked_at, rng):
+def test_the_second_call_looks_at_nothing_closely(planned, version, looked_at, rng):
     options = {"version": version} | ({} if version == "auto" else {"tile": small_tile(version)})
     call = plan(M, N, K, **options) if planned else partial(sgemm, **options)
     warm_up(call)
@@ -313,7 +312,7 @@ def test_a_workspace_for_each_stream_and_none_that_lasts_for_a_graph(name, looke
             call(*map(Tensor, (a, b, c)), stream=stream)
             assert_same(c, a @ b)
         assert not looked_at
-        lasting = {place.sums for place in taken if place is not None}
+        lasting = {place.plain for place in taken if place is not None}
         if captured and stream:  # the default stream is never captured
             assert lasting == set()
             assert of_graphs

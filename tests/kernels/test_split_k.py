@@ -227,4 +227,4 @@ def test_a_plan_whose_tiles_have_one_part_has_no_workspace(rng):
     c = cuda.to_device(np.full((m, n), np.nan, np.float32))
     p(cuda.to_device(a), cuda.to_device(b), c)
     assert_exact(c.copy_to_host(), a, b)
-    assert len(p._workspaces) == 0
+    assert len(p._products.workspaces) == 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numba_gemm.analysis.code.machine_code import ARCHITECTURES
-from numba_gemm.kernels.variant import Variant
+from numba_gemm.kernels.interface import Variant
 from numba_gemm.tile import Tile
 
 #: Bytes of an access → how many of them.
@@ -187,6 +187,7 @@ EXPECTED: dict[str, Expected | SameKernelAs] = {
     "split_k_atomic": Expected(
         on_hopper(RUNG_7_WITH_SPLIT_K_TILE), registers=128, barriers=1, lds={16: 64}, bank_triples=8
     ),
+    "through_shared": Expected(on_hopper(0.848), 128, 1, lds={16: 32}, sts={}, ldg={}, ldgsts={4: 4, 16: 1}),
     "cp_async_ptx": Expected(
         measured(0.760, 0.760, 0.760, 0.740, 0.719, 0.776),
         registers=128,

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from numba_gemm import Tile
 from numba_gemm.auto import database
 from numba_gemm.auto.database import Identity
+from numba_gemm.auto.entry import KEY as FIELDS
 from numba_gemm.auto.entry import Choice, Entry, Timed
 from numba_gemm.ladder import find
 from numba_gemm.problem import Problem
@@ -15,6 +16,13 @@ DEVICE = Identity(
     device="NVIDIA Test 1", compute_capability=(9, 0), driver="13.0", package="0.1.0", kernels="0123456789abcdef" * 4
 )
 KEY = Problem.of_key(512, 256, 128, 1, a_along_k=True, b_along_k=False, vector=True)
+
+
+def like(key: Problem, **changes: int | bool) -> Problem:
+    """The key with other sizes or layouts."""
+    return Problem.of_key(**{name: getattr(key, name) for name in FIELDS} | changes)
+
+
 RUNG_6 = Choice(find(6), find(6).default_tile)
 RUNG_7 = Choice(find(7), find(7).default_tile)
 SMALLER = Choice(find(7), Tile(64, 64, 16, 8, 8, stages=2, wm=32, wn=64))
