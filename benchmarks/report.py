@@ -7,7 +7,6 @@ a page does not show the stored results. A section that nothing was measured for
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -15,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import choices
+from notes.make.evidence import read_json, stored_benchmarks
 from notes.make.generated import write_or_check
 from numba_gemm import ladder
 from numba_gemm.bench.suite import Shape, microseconds, written
 from numba_gemm.bench.summary import Summary, summarise
+from numba_gemm.plots.results import BENCHMARKS
 
-RESULTS = Path("benchmarks/results/benchmarks.json")
 README, DETAILS = Path("README.md"), Path("benchmarks/README.md")
 
 #: The shapes of the suite that the README shows, by what each is hard on.
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
             page,
             render(page, page.read_text(encoding="utf-8"), stored),
             arguments,
-            f"{page} does not show {RESULTS}: run python -m benchmarks.report",
+            f"{page} does not show {BENCHMARKS}: run python -m benchmarks.report",
         )
         for page in PAGES
     ]
@@ -52,8 +52,7 @@ def main(arguments: list[str]) -> int:
 
 def load(root: Path) -> dict[str, Any]:
     """What pytest-benchmark stored in a checkout, and under "candidates" what `benchmarks/candidates.py` did."""
-    stored, candidates = (json.loads((root / path).read_text(encoding="utf-8")) for path in (RESULTS, choices.RESULTS))
-    return {**stored, "candidates": candidates}
+    return {**stored_benchmarks(root), "candidates": read_json(root / choices.RESULTS)}
 
 
 def render(page: Path, text: str, stored: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -46,6 +47,11 @@ VARIANTS = {
     "unaligned": Variant(whole=False, vector=False),
     "bias-gelu": Variant(epilogue=Epilogue(bias=True, activation="gelu")),
 }
+
+
+#: Sections whose contents count, by how their names begin: code, constants, and shared memory, which has no contents.
+COMPARED = (".text.", ".nv.constant", ".nv.shared.")
+NO_BITS = 8
 
 
 class Kernel(NamedTuple):
@@ -114,8 +120,27 @@ def compare(folder: Path, other: Path) -> int:
 
 
 def digest(path: Path) -> str:
-    """Of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Of what runs: the code of all functions, their registers, and constants; not of names.
+
+    Numba numbers the functions of a process in the order in which it meets them, and the number is part of each name.
+    """
+    elf = path.read_bytes()
+    start, size, count, names_index = (
+        *struct.unpack_from("<Q", elf, 0x28),
+        *struct.unpack_from("<HHH", elf, 0x3A),
+    )
+    headers = [struct.unpack_from("<IIQQQQIIQQ", elf, start + index * size) for index in range(count)]
+    names_at = headers[names_index][4]
+    found = []
+    for name_at, kind, _, _, offset, nbytes, _, info, _, _ in headers:
+        name = elf[names_at + name_at : elf.index(b"\0", names_at + name_at)].decode()
+        prefix = next((prefix for prefix in COMPARED if name.startswith(prefix)), None)
+        if prefix is not None:
+            contents = b"" if kind == NO_BITS else elf[offset : offset + nbytes]
+            registers = info >> 24 if prefix == ".text." else 0
+            found.append((prefix, nbytes, registers, hashlib.sha256(contents).hexdigest()))
+    assert found, f"{path} has no code"
+    return repr(sorted(found))
 
 
 def main() -> int:

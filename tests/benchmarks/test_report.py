@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import report
+from benchmarks import choices, report
 from numba_gemm import VERSIONS
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model
 from numba_gemm.bench.suite import SHAPES
 from numba_gemm.hardware.devices import find
+from numba_gemm.plots.results import BENCHMARKS
 from numba_gemm.problem import Problem
 
 ROOT = Path(__file__).parents[2]
@@ -199,7 +200,7 @@ def test_stored_results_are_of_versions_that_there_are():
 
 def test_check_names_every_stale_page(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for path in (report.RESULTS, report.choices.RESULTS):
+    for path in (BENCHMARKS, choices.RESULTS):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
     for page in report.PAGES:

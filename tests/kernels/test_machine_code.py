@@ -169,7 +169,7 @@ def test_names_for_the_kernel_of_another_version(name):
     assert version.make_kernel(version.default_tile) is other.make_kernel(version.default_tile)
 
 
-# Rungs 1 and 2 ---------------------------------------------------------------------------------------
+# Rungs 1, 2 and 4 ------------------------------------------------------------------------------------
 
 
 def test_naive_loads_twice_per_ffma_and_selects_nothing(arch):
@@ -184,6 +184,17 @@ def test_two_blocks_of_rung_2_fit_an_sm_of_2048_threads(arch):
     kernel = compiled("shared", arch)
     assert kernel.code.registers <= 65536 // 2048, kernel.report
     assert kernel.spilled == 0, kernel.report
+
+
+def test_vectorized_moves_sixteen_bytes(arch):
+    kernel = compiled("vectorized", arch)
+    tile = kernel.tile
+    a_copies = tile.bm * tile.bk // 4 // tile.threads
+    b_copies = tile.bn * tile.bk // 4 // tile.threads
+    assert kernel.widths("LDG") == {16: a_copies + b_copies}, kernel.report
+    # A is transposed: its four floats go to four rows. B is stored as it lies.
+    assert kernel.widths("STS") == {4: 4 * a_copies, 16: b_copies}, kernel.report
+    assert kernel.widths("STG", everywhere=True) == {16: tile.tm * tile.tn // 4}, kernel.report
 
 
 # Rung 5 ----------------------------------------------------------------------------------------------
