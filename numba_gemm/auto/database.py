@@ -27,7 +27,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from typing import Any
 from numba import cuda
 from platformdirs import user_cache_path
 
+from numba_gemm._version import __version__
 from numba_gemm.auto.candidates import why_not
 from numba_gemm.auto.entry import Choice, Entry, from_dict
 from numba_gemm.compiler.disk_cache import fingerprint
@@ -129,16 +129,9 @@ def identity(device: int) -> Identity | None:
         device=name.decode() if isinstance(name, bytes) else str(name),
         compute_capability=cuda_api.compute_capability(device),
         driver=f"{version // 1000}.{version % 1000 // 10}",
-        package=_package_version(),
+        package=__version__,
         kernels=fingerprint(),
     )
-
-
-@cache
-def _package_version() -> str:
-    from numba_gemm import __version__  # which is defined after this module, that `__init__` imports
-
-    return __version__
 
 
 # Looking up ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from functools import partial
 
 from numba import cuda
 
-from numba_gemm import sgemm
+from numba_gemm.calls.sgemm import sgemm
 from numba_gemm.bench.candidates import AUTO, Requested, prepare_version
 from numba_gemm.bench.cold import latencies
 from numba_gemm.bench.limits import ffma_limit
