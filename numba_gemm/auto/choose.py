@@ -8,8 +8,8 @@ candidate of `tuning.candidates` would take, and the least wins:
 A tile's arithmetic is its FFMAs over the share of issue slots that they get: the larger a thread's tile, the fewer
 loads and copies stand between them, and the more warps, the fewer slots are lost to waiting. Large tiles make good use
 of a multiprocessor, small ones of all multiprocessors. The figures below were fitted to the times of all candidates for
-some of the products of `benchmarks/candidates.py` on an H200, and tried on the others. `benchmarks/choices.py` says how far
-from the fastest the choices are, and benchmarks/README.md shows it.
+some of the products of `benchmarks/candidates.py` on an H200, and tried on the others. `benchmarks/choices.py` says how
+far from the fastest the choices are, and benchmarks/README.md shows it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from functools import partial
 
 from numba import cuda
 
-from numba_gemm.calls.sgemm import sgemm
 from numba_gemm.bench.candidates import AUTO, Requested, prepare_version
 from numba_gemm.bench.cold import latencies
 from numba_gemm.bench.limits import ffma_limit
@@ -24,6 +23,7 @@ from numba_gemm.bench.product import Product
 from numba_gemm.bench.progress import Report
 from numba_gemm.bench.results import Row, ShapeResult, impossible, judged
 from numba_gemm.bench.suite import Shape
+from numba_gemm.calls.sgemm import sgemm
 from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.driver.timing import GpuTimer, Turns
 

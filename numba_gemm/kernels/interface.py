@@ -248,16 +248,24 @@ class Launches(NamedTuple):
         return step
 
 
-def plain_launch(
-    make_kernel: Callable[[Tile], Any], tile: Tile, problem: Problem, block: tuple[int, int], traits: Traits
-) -> Launches:
-    """One launch, a block a tile, of a kernel that takes contiguous matrices A, B, C (`PLAIN`)."""
-    kernel = Kernel(make_kernel, (tile,), PLAIN, cacheable=not traits.foreign_files)
-    shared_bytes = tile.shared_bytes if traits.dynamic_shared else 0
-    config = LaunchConfig(grid=tile.grid(problem.m, problem.n), block=block, shared_bytes=shared_bytes)
-    of_a = (problem.k, problem.a.lead) if traits.a_k_major else (problem.m, problem.k)
-    arrays = Array("a", of_a), Array("b", (problem.k, problem.n)), Array("c", (problem.m, problem.n))
-    return Launches((Step(kernel, config, arrays),))
+def plain_steps(
+    make_kernel: Callable[[Tile], Any], traits: Traits, block: Callable[[Tile], tuple[int, int]] | None = None
+) -> Callable[[Tile, Variant, Problem, int], Launches]:
+    """The `steps` of a module whose kernel takes contiguous matrices A, B, C (`PLAIN`): one launch, a block per tile.
+
+    `block` says the threads of a block along x and y, if they are not all along x.
+    """
+
+    def steps(tile: Tile, _variant: Variant, problem: Problem, _multiprocessors: int) -> Launches:
+        kernel = Kernel(make_kernel, (tile,), PLAIN, cacheable=not traits.foreign_files)
+        shared_bytes = tile.shared_bytes if traits.dynamic_shared else 0
+        threads = block(tile) if block else (tile.threads, 1)
+        config = LaunchConfig(grid=tile.grid(problem.m, problem.n), block=threads, shared_bytes=shared_bytes)
+        of_a = (problem.k, problem.a.lead) if traits.a_k_major else (problem.m, problem.k)
+        arrays = Array("a", of_a), Array("b", (problem.k, problem.n)), Array("c", (problem.m, problem.n))
+        return Launches((Step(kernel, config, arrays),))
+
+    return steps
 
 
 def general_arguments(problem: Problem) -> tuple[Argument, ...]:

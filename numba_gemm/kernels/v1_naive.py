@@ -18,8 +18,7 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
-from numba_gemm.problem import Problem
+from numba_gemm.kernels.interface import PLAIN, Structure, Traits, plain_steps
 from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=8, bn=32, bk=1)
@@ -56,5 +55,4 @@ def make_kernel(tile: Tile):
     return sgemm_v1
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.bn, tile.bm), TRAITS)
+steps = plain_steps(make_kernel, TRAITS, lambda tile: (tile.bn, tile.bm))

@@ -24,8 +24,7 @@ from numba import cuda, float32, uint32
 
 from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
-from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
-from numba_gemm.problem import Problem
+from numba_gemm.kernels.interface import PLAIN, Structure, Traits, plain_steps
 from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8)
@@ -112,5 +111,4 @@ def make_register_kernel(tile: Tile, a_row: int) -> Any:
     return sgemm_v3
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

@@ -29,8 +29,7 @@ from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.async_copy import MAX_PENDING, AsyncCopy, foreign
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import store4
-from numba_gemm.kernels.interface import AMPERE, PLAIN, Launches, Structure, Traits, Variant, plain_launch
-from numba_gemm.problem import Problem
+from numba_gemm.kernels.interface import AMPERE, PLAIN, Structure, Traits, plain_steps
 from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=3)
@@ -141,5 +140,4 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
     return sgemm_v5
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

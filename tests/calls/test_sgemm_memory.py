@@ -8,7 +8,7 @@ from support.checks import assert_exact, units, wide_integers
 from support.guarded import LAYOUTS, DeviceView, Guarded, bits, pointer_of
 
 from numba_gemm import VERSIONS, Tile, sgemm
-from numba_gemm.calls import checks
+from numba_gemm.calls import sgemm as sgemm_module
 from numba_gemm.driver import cuda_api
 
 pytestmark = pytest.mark.device
@@ -105,7 +105,7 @@ def test_a_new_array_is_returned_without_c(version, tile, rng):
 
 def test_a_second_product_without_c_is_launched_like_the_first(monkeypatch, rng):
     sgemm(*(cuda.to_device(np.ones(shape, np.float32)) for shape in ((13, 7), (7, 11))))
-    monkeypatch.setattr(checks, "choice", lambda *_: pytest.fail("it was chosen again"))
+    monkeypatch.setattr(sgemm_module, "_admit", lambda *_: pytest.fail("it was chosen again"))
     a, b = wide_integers(rng, 13, 7), units(rng, 7, 11)
     first, second = (sgemm(cuda.to_device(a), cuda.to_device(b)) for _ in range(2))
     assert pointer_of(first) != pointer_of(second)

@@ -24,9 +24,8 @@ from numba_gemm.device.async_copy import intrinsic
 from numba_gemm.device.shared_memory import shared_view
 from numba_gemm.device.vector import load4, store4
 from numba_gemm.kernels import v5_cp_async
-from numba_gemm.kernels.interface import AMPERE, PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.interface import AMPERE, PLAIN, Traits, plain_steps
 from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, check
-from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
@@ -143,5 +142,4 @@ def make_kernel(tile: Tile):
     return sgemm_cp_async_b
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

@@ -12,9 +12,8 @@ from functools import cache
 
 from numba_gemm.device.async_copy import intrinsic
 from numba_gemm.kernels import v5_cp_async
-from numba_gemm.kernels.interface import PLAIN, Launches, Variant, plain_launch
+from numba_gemm.kernels.interface import PLAIN, plain_steps
 from numba_gemm.kernels.v5_cp_async import DEFAULT_TILE, SMALL_TILE, check, make_pipelined_kernel
-from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
@@ -29,5 +28,4 @@ def make_kernel(tile: Tile):
     return make_pipelined_kernel(tile, intrinsic(pending=tile.stages - 2))
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

@@ -28,8 +28,7 @@ from numba_gemm.compiler.target import device_function, launch_bounds
 from numba_gemm.compiler.unroll import unroll
 from numba_gemm.device.order import keep_order
 from numba_gemm.device.vector import load4
-from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
-from numba_gemm.problem import Problem
+from numba_gemm.kernels.interface import PLAIN, Structure, Traits, plain_steps
 from numba_gemm.tile import WARP, Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=8, tm=8, tn=8, stages=1, wm=64, wn=32)
@@ -168,5 +167,4 @@ def make_kernel(tile: Tile):
     return sgemm_ex8
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

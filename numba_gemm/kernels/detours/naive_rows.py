@@ -18,9 +18,8 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
+from numba_gemm.kernels.interface import PLAIN, Structure, Traits, plain_steps
 from numba_gemm.kernels.v1_naive import check
-from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
@@ -55,5 +54,4 @@ def make_kernel(tile: Tile):
     return sgemm_naive_rows
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.bm, tile.bn), TRAITS)
+steps = plain_steps(make_kernel, TRAITS, lambda tile: (tile.bm, tile.bn))

@@ -17,9 +17,8 @@ from dataclasses import replace
 from functools import cache
 
 from numba_gemm.kernels import v3_register
-from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.interface import PLAIN, Traits, plain_steps
 from numba_gemm.kernels.v3_register import DEFAULT_TILE, make_register_kernel
-from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
@@ -42,5 +41,4 @@ def make_kernel(tile: Tile):
     return make_register_kernel(tile, a_row=tile.bk + 1)
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

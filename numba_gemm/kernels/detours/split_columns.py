@@ -19,9 +19,8 @@ import numpy as np
 from numba_gemm.compiler.target import device_function
 from numba_gemm.kernels import v4_vectorized
 from numba_gemm.kernels.detours.layouts import Layout, check, make_kernel_with_layout, rung_4_layout
-from numba_gemm.kernels.interface import PLAIN, Launches, Traits, Variant, plain_launch
+from numba_gemm.kernels.interface import PLAIN, Traits, plain_steps
 from numba_gemm.kernels.v4_vectorized import DEFAULT_TILE
-from numba_gemm.problem import Problem
 from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
@@ -49,5 +48,4 @@ def make_kernel(tile: Tile):
     return make_kernel_with_layout(tile, layout(tile))
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.threads, 1), TRAITS)
+steps = plain_steps(make_kernel, TRAITS)

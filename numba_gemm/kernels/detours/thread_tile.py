@@ -22,8 +22,7 @@ from functools import cache
 import numpy as np
 from numba import cuda, float32, uint32
 
-from numba_gemm.kernels.interface import PLAIN, Launches, Structure, Traits, Variant, plain_launch
-from numba_gemm.problem import Problem
+from numba_gemm.kernels.interface import PLAIN, Structure, Traits, plain_steps
 from numba_gemm.tile import Tile
 
 DEFAULT_TILE = Tile(bm=128, bn=128, bk=1, tm=8, tn=8)
@@ -81,5 +80,4 @@ def make_kernel(tile: Tile):
     return sgemm_thread_tile
 
 
-def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    return plain_launch(make_kernel, tile, problem, (tile.bn // tile.tn, tile.bm // tile.tm), TRAITS)
+steps = plain_steps(make_kernel, TRAITS, lambda tile: (tile.bn // tile.tn, tile.bm // tile.tm))
