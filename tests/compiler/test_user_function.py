@@ -18,7 +18,7 @@ from support.functions import (
 )
 
 from numba_gemm.analysis.code import machine_code
-from numba_gemm.compiler.target import pretended_device
+from numba_gemm.compiler.compiling import pretended_device
 from numba_gemm.compiler.user_function import copy_of, function_key, is_long, plain
 from numba_gemm.device.epilogue import Epilogue, make_epilogue, snapshot
 
