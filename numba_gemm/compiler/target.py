@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 from numba import config, cuda
@@ -33,21 +31,3 @@ def device_function(function: Callable[..., Any]) -> Any:
         simulator.register(function)
         return function
     return cuda.jit(device=True, forceinline=True)(function)
-
-
-@contextmanager
-def pretended_device(compute_capability: tuple[int, int]) -> Iterator[None]:
-    """Let Numba see a device of this compute capability, where there may be none.
-
-    `cuda.compile` takes the capability as an argument, but the device functions that a kernel calls are
-    compiled by their dispatchers, and those ask the current device, which would start the driver.
-    """
-    # The simulator has no such module, and this one has to import there too.
-    from numba.cuda import dispatcher
-
-    get_current_device = dispatcher.get_current_device
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=compute_capability)
-    try:
-        yield
-    finally:
-        dispatcher.get_current_device = get_current_device

@@ -17,6 +17,7 @@ from typing import Any
 from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
+from numba_gemm.compiler.no_exceptions import nan_if_raised
 from numba_gemm.compiler.outline import outline4
 from numba_gemm.compiler.target import SIMULATOR, device_function
 from numba_gemm.compiler.user_function import copy_of, function_key, is_long, plain
@@ -153,7 +154,7 @@ def _identity(x):
 
 
 def _user_function(function: Callable[..., Any] | None) -> Any:
-    """The user's f(x) or f(x, row, column) as a device function of three arguments."""
+    """The user's f(x) or f(x, row, column) as a device function of three arguments, that raises nothing."""
     if function is None:
 
         @device_function
@@ -168,13 +169,13 @@ def _user_function(function: Callable[..., Any] | None) -> Any:
         def of_position(x, row, column):
             return inner(x, int64(row), int64(column))  # signed, so that row - col may be negative
 
-        return of_position
+        return nan_if_raised(of_position)
 
     @device_function
     def of_value(x, row, column):
         return inner(x)
 
-    return of_value
+    return nan_if_raised(of_value)
 
 
 def takes_position(function: Callable[..., Any]) -> bool:

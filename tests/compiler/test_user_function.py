@@ -18,7 +18,7 @@ from support.functions import (
 )
 
 from numba_gemm.analysis.code import machine_code
-from numba_gemm.compiler.target import pretended_device
+from numba_gemm.compiler.compiling import pretended_device
 from numba_gemm.compiler.user_function import copy_of, function_key, is_long, plain
 from numba_gemm.device.epilogue import Epilogue, make_epilogue, snapshot
 
@@ -74,6 +74,163 @@ def test_the_name_and_the_place_of_a_function_do_not_count():
 def test_arguments_count():
     sources = ["def f(x, row, col): return x", "def f(x):\n  return x\n  row = col = 0", "def f(*x): return x"]
     assert len({function_key(made(source)) for source in [*sources, "def f(x): return x"]}) == 4
+
+
+# Names ---------------------------------------------------------------------------------------------------------
+
+
+class Unfit:
+    """Of a type that no kernel can hold."""
+
+
+#: Sources that use `math.log`, and `exp` of an array or a module, but no globals of these names.
+ATTRIBUTES = [
+    "def f(x): return math.log(x)",
+    "def f(x): return math.log(math.exp(x))",
+    "def f(x): return -(math.log(x) if x > 1 else math.exp(x))",
+    "def f(x):\n  g = lambda y: math.log(y)\n  return g(x) * math.exp(x)",
+]
+
+
+@pytest.mark.parametrize("source", ATTRIBUTES)
+def test_names_of_attributes_are_not_globals(source):
+    keys = {function_key(made(source, math=math, **names)) for names in ({}, {"log": 1, "exp": 2}, {"log": Unfit()})}
+    assert len(keys) == 1
+    copy = copy_of(made(source, math=math, log=Unfit(), exp=2))
+    assert set(copy.__globals__) - {"__builtins__"} == {"math"}
+    assert copy(2.0) == pytest.approx(made(source, math=math)(2.0))
+
+
+def test_names_of_attributes_are_not_in_the_closure():
+    def by_log(log, settings):
+        def f(x):
+            return settings.log * x if log else x
+
+        return f
+
+    assert function_key(by_log(1, module(log=2))) != function_key(by_log(1, module(log=3)))
+    assert function_key(by_log(1, module(log=2))) != function_key(by_log(0, module(log=2)))
+
+
+def test_what_one_module_is_asked_for_is_not_taken_from_another():
+    source = "def f(x): return one.scale * two.offset + x"
+    one, two = module(scale=2, offset=Unfit()), module(scale=Unfit(), offset=5)
+    function = made(source, one=one, two=two)
+    before, copy = function_key(function), copy_of(function)
+    one.offset, two.scale = 1, 2
+    assert function_key(function) == before
+    assert not hasattr(copy.__globals__["one"], "offset")
+    two.offset = 6
+    assert function_key(function) != before
+    assert copy(1) == 11
+
+
+#: Ways to an attribute of a module that do not name it right after the module.
+ROUNDABOUT = [
+    "def f(x):\n  m = settings\n  return x * m.S",
+    "def f(x): return x * (settings if x > 0 else other).S",
+    "def f(x, m=settings): return x * m.S",
+    "def f(x): return x * (settings, other)[0].S",
+    "def f(x): return x * [m.S for m in (settings,)][0]",
+    "def f(x):\n  m = other.settings\n  return x * m.S",
+]
+
+
+@pytest.mark.parametrize("source", ROUNDABOUT)
+def test_an_attribute_counts_whichever_way_code_comes_to_it(source):
+    settings = module(S=2, T=Unfit())
+    function = made(source, settings=settings, other=module(S=3, settings=settings))
+    before, copy = function_key(function), copy_of(function)
+    settings.S = 7
+    assert function_key(function) != before
+    assert (function(1), copy(1)) == (7, 2)
+
+
+def test_a_name_of_more_than_256_is_found():
+    names = {f"name{index}": index for index in range(300)}
+    source = f"def f(x): return x + {' + '.join(names)} + settings.S"
+    function = made(source, settings=module(S=2), S=Unfit(), **names)
+    before, copy = function_key(function), copy_of(function)
+    function.__globals__["settings"].S = 3
+    assert function_key(function) != before
+    assert function(0) - copy(0) == 1
+
+
+def test_a_module_in_itself():
+    settings = module(S=2)
+    settings.settings = settings
+    function = made("def f(x):\n  m = settings\n  return x * m.settings.S", settings=settings)
+    before, copy = function_key(function), copy_of(function)
+    settings.S = 3
+    assert function_key(function) != before
+    assert copy(1) == 2
+
+
+# What is refused -----------------------------------------------------------------------------------------------
+
+
+def with_empty_cell():
+    def f(x):
+        return x * scale
+
+    if f is None:
+        scale = 2.0
+    return f
+
+
+@pytest.mark.parametrize("use", [function_key, copy_of])
+def test_a_closure_without_a_value(use):
+    with pytest.raises(TypeError, match="the epilogue uses 'scale' from its closure, which has no value yet"):
+        use(with_empty_cell())
+
+
+def in_itself():
+    items = [1, 2]
+    items.append(items)
+    return items
+
+
+@pytest.mark.parametrize(
+    "value",
+    [in_itself(), (in_itself(),), [[in_itself()]], [in_itself(), 1]],
+    ids=["list", "in a tuple", "in lists", "first of two"],
+)
+def test_a_list_in_itself(value):
+    for function in (
+        made("def f(x): return x * V[0]", V=value),
+        made("def f(x): return x * s.V[0]", s=module(V=value)),
+    ):
+        with pytest.raises(TypeError, match=r"the epilogue uses '(s\.)?V', a list that contains itself"):
+            function_key(function)
+
+
+def test_a_list_in_two_places_is_not_in_itself():
+    pair = [1, 2]
+    keys = {function_key(made("def f(x): return x * V[0][0]", V=value)) for value in ([pair, pair], [[1, 2], [1, 2]])}
+    assert len(keys) == 1
+
+
+def test_lists_in_lists_without_end():
+    value = 1
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(TypeError, match=r"the epilogue .* values or functions in each other"):
+        function_key(made("def f(x): return x * V[0]", V=value))
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (made("def f(x): return x * V", V=Unfit()), "V"),
+        (made("def f(x): return x * s.V", s=module(V=Unfit())), "s.V"),
+        (made("def f(x): return x * V[1]", V=(1, Unfit())), "V"),
+        (by_closure(Unfit()), "value"),
+        (made("def f(x): return g(x)", g=for_gpu("def f(x): return x * V", V=Unfit())), "V"),
+    ],
+)
+def test_what_a_kernel_cannot_hold_is_named(function, name):
+    with pytest.raises(TypeError, match=f"the epilogue uses .*, of type Unfit, as '{name}'; a kernel can hold"):
+        function_key(function)
 
 
 # Copies --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from support.products import Product, column_major
 from support.refusal import refused
 
 from numba_gemm import VERSIONS, plan, sgemm
+from numba_gemm.driver import loading
 
 pytestmark = pytest.mark.device
 
@@ -123,6 +124,36 @@ def test_the_result_is_rounded_once_at_the_end(version):
     assert result(version, lambda x: np.float64(x) + 2.0**-30) == 6
 
 
+# What a function raises --------------------------------------------------------------------------------------
+
+
+# Texts, since pytest rewrites the assertions of a test's own functions.
+CHECKED = {
+    "short": made("def f(x):\n  assert x >= 0\n  return x"),
+    "long": made("def f(x):\n  assert x >= 0\n  return math.sqrt(x * x)", math=math),
+    "by place": made("def f(x, row, col):\n  if row > col and x < 0:\n    raise ValueError('below')\n  return x"),
+}
+
+
+@GENERAL
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", CHECKED)
+def test_what_a_function_raises_is_nan(version, tile, order, kind, rng):
+    """Half of the sums are negative. The next product, which shares flags and workspaces, is as it should be."""
+    m, n, k = tile.bm + 1, tile.bn - 1, 4 * tile.bk + 1
+    a, b = (rng.integers(-8, 9, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    sums = a @ b
+    rows, columns = np.indices((m, n))
+    raised = (sums < 0) & ((rows > columns) if kind == "by place" else True)
+    assert 0 < raised.sum() < m * n
+    a, b, c = cuda.to_device(a), cuda.to_device(b), cuda.to_device(np.zeros((m, n), np.float32, order))
+    for _ in range(2):
+        sgemm(a, b, c, version=version.name, tile=tile, epilogue=CHECKED[kind])
+        np.testing.assert_array_equal(c.copy_to_host(), np.where(raised, np.float32(np.nan), sums))
+        sgemm(a, b, c, version=version.name, tile=tile)
+        np.testing.assert_array_equal(c.copy_to_host(), sums)
+
+
 # What is refused -------------------------------------------------------------------------------------------
 
 
@@ -147,7 +178,17 @@ def by_method():
     return Callable().__call__
 
 
-UNFIT = [{"a": 1}, {1, 2}, object(), Callable(), Callable, iter(())]
+def by_global_list(value):
+    return made("def f(x): return x * V[0]", V=value)
+
+
+def by_nothing():
+    def f(x):
+        return x * scale
+
+    if f is None:
+        scale = 2.0
+    return f
 
 
 @pytest.mark.usefixtures("nothing_runs")
@@ -166,6 +207,12 @@ class TestRefusals:
     def test_what_a_kernel_cannot_hold(self, version, make, value):
         expected = ["the epilogue uses", repr(value), type(value).__name__, "numbers, strings, tuples, arrays"]
         refused(TypeError, *expected, epilogue=make(value), version=version.name)
+
+    def test_what_has_no_value_or_no_end(self, version):
+        endless = [1.0]
+        endless.append(endless)
+        refused(TypeError, "'V', a list that contains itself", epilogue=by_global_list(endless), version=version.name)
+        refused(TypeError, "'scale'", "no value yet", epilogue=by_nothing(), version=version.name)
 
     @pytest.mark.parametrize("function", [Callable(), by_method(), functools.partial(by_closure(1))])
     def test_callables_that_are_no_functions(self, version, function):

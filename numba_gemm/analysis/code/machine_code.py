@@ -1,13 +1,11 @@
-"""Compile a kernel to machine code for any architecture, without a GPU.
+"""Compile a kernel to machine code for any architecture, without a GPU, and say what is in it.
 
-The steps are those that Numba takes when a kernel is first launched: Numba compiles Python to LTO-IR, and
-nvJitLink links and optimises that, together with foreign device functions, to machine code. The result is
-therefore what would run, including the registers and spills that the assembler (ptxas) reports.
+It is compiled as it is for a launch, see `compiler.cubin`. The result is therefore what would run, including the
+registers and spills that the assembler (ptxas) reports.
 """
 
 from __future__ import annotations
 
-import base64
 import re
 import subprocess
 import tempfile
@@ -17,13 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cuda.core import Linker, LinkerOptions, ObjectCode, Program, ProgramOptions
 from cuda.pathfinder import find_nvidia_binary_utility
-from numba import cuda
 
 from numba_gemm.analysis.code import code_cache
-from numba_gemm.compiler.disk_cache import fingerprint, fingerprint_of
-from numba_gemm.compiler.target import SIMULATOR, pretended_device
+from numba_gemm.compiler.cubin import Cubin, compile_cubin
+from numba_gemm.compiler.sources import fingerprint, fingerprint_of
+from numba_gemm.compiler.target import SIMULATOR
 from numba_gemm.device.async_copy import foreign_source
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import Version
@@ -96,11 +93,13 @@ def compile_version(
         # Paths of source files are part of the result.
         (str(_PACKAGE), *_sources(), fingerprint_of(foreign)),
     )
-    kept = code_cache.load(entry)
+    kept = code_cache.INSPECTED.load(entry)
     if kept is not None:
-        return _from_record(kept)
+        return MachineCode(**kept.facts, cubin=kept.data)
     code = compile_kernel(kernel, version.signature, arch, foreign, lineinfo)
-    code_cache.store(entry, _to_record(code))
+    facts = asdict(code)
+    cubin = facts.pop("cubin")
+    code_cache.INSPECTED.keep(entry, facts, cubin)
     return code
 
 
@@ -111,15 +110,6 @@ def _sources() -> tuple[str, str]:
 
 
 _sources()  # now: a file that is edited later is another one than was imported
-
-
-def _to_record(code: MachineCode) -> dict[str, Any]:
-    """As JSON has it."""
-    return {**asdict(code), "cubin": base64.b64encode(code.cubin).decode()}
-
-
-def _from_record(record: dict[str, Any]) -> MachineCode:
-    return MachineCode(**{**record, "cubin": base64.b64decode(record["cubin"])})
 
 
 def compile_kernel(
@@ -140,7 +130,7 @@ def compile_kernel(
             than Numba's, and the linker refuses the two.
 
     Device functions that the kernel calls are typed once per process: their Numba IR, not their machine code,
-    is shared by all architectures. Do not launch kernels from another thread at the same time.
+    is shared by all architectures. Other threads that compile wait, and then compile for their own devices.
 
     Raises:
         ValueError: for an unknown architecture or a foreign file of another kind.
@@ -149,28 +139,8 @@ def compile_kernel(
     """
     _require_compiler()
     capability = _compute_capability(arch)
-    options = dict(kernel.targetoptions)
-    if lineinfo is not None:
-        options["lineinfo"] = lineinfo
-    with pretended_device(capability):
-        ltoir, _ = cuda.compile(
-            kernel.py_func,
-            signature,
-            device=False,
-            abi="numba",
-            # With the suffix, as at run time: inline PTX may use instructions of sm_90a.
-            cc=(*capability, _suffix(capability)),
-            output="ltoir",
-            debug=options.get("debug"),
-            opt=options.get("opt"),
-            lineinfo=options.get("lineinfo", False),
-            fastmath=options.get("fastmath", False),
-            launch_bounds=options.get("launch_bounds"),
-        )
-    target = arch + _suffix(capability)
-    objects = [ObjectCode.from_ltoir(ltoir), *(_foreign_object(Path(path), target) for path in foreign)]
-    cubin, log = _link(objects, target, options)
-    return _describe(arch, cubin, log, _RESERVED_SHARED_BYTES if capability >= (9, 0) else 0)
+    cubin = compile_cubin(kernel, signature, capability, [Path(path) for path in foreign], lineinfo)
+    return _describe(arch, cubin, _RESERVED_SHARED_BYTES if capability >= (9, 0) else 0)
 
 
 def disassemble(cubin: bytes) -> str:
@@ -212,55 +182,16 @@ def _compute_capability(arch: str) -> tuple[int, int]:
     return divmod(int(arch.removeprefix("sm_")), 10)
 
 
-def _suffix(capability: tuple[int, int]) -> str:
-    """Numba compiles for the architecture-specific features where there are any."""
-    return "a" if capability >= (9, 0) else ""
-
-
-def _foreign_object(path: Path, target: str) -> ObjectCode:
-    if path.suffix == ".ptx":
-        return ObjectCode.from_ptx(path.read_bytes(), name=path.name)
-    if path.suffix != ".cu":
-        raise ValueError(f"cannot link {path}: a foreign file is .cu or .ptx, not {path.suffix or 'without suffix'}")
-    options = ProgramOptions(
-        arch=target,
-        name=path.name,
-        # Without this NVRTC drops device functions that no kernel in the file calls: all of them.
-        relocatable_device_code=True,
-        link_time_optimization=True,
-    )
-    return Program(path.read_text(encoding="utf-8"), "c++", options).compile("ltoir")
-
-
-def _link(objects: Sequence[ObjectCode], target: str, options: dict[str, Any]) -> tuple[bytes, str]:
-    """The linked machine code, and what ptxas says about it."""
-    linker_options = LinkerOptions(
-        arch=target,
-        link_time_optimization=True,
-        max_register_count=options.get("max_registers") or None,
-        lineinfo=options.get("lineinfo", False),
-        ptxas_options=["-v"],
-        # What nvJitLink takes from its cache, ptxas has not seen, and says nothing about.
-        no_cache=True,
-    )
-    linker = Linker(*objects, options=linker_options)
-    try:
-        code = linker.link("cubin").code
-        return bytes(code), linker.get_info_log()
-    finally:
-        linker.close()
-
-
-def _describe(arch: str, cubin: bytes, log: str, reserved_shared: int) -> MachineCode:
-    name = _entry_name(log)
+def _describe(arch: str, cubin: Cubin, reserved_shared: int) -> MachineCode:
+    name = cubin.name
     frame = _search(
         rf"Function properties for {re.escape(name)}\n.*?(\d+) bytes stack frame, "
         r"(\d+) bytes spill stores, (\d+) bytes spill loads",
-        log,
+        cubin.log,
         "the log of ptxas",
     )
     local, stores, loads = map(int, frame.groups())
-    sections = _sections(disassemble(cubin))
+    sections = _sections(disassemble(cubin.code))
     return MachineCode(
         arch=arch,
         name=name,
@@ -270,7 +201,7 @@ def _describe(arch: str, cubin: bytes, log: str, reserved_shared: int) -> Machin
         local_bytes=local,
         shared_bytes=_shared_bytes(sections, name, reserved_shared),
         sass=_section(sections, f".text.{name}"),
-        cubin=cubin,
+        cubin=cubin.code,
     )
 
 
@@ -279,13 +210,6 @@ def _search(pattern: str, text: str, what: str) -> re.Match[str]:
     if found is None:
         raise RuntimeError(f"{what} is not as expected, nothing matches {pattern!r} in:\n{text}")
     return found
-
-
-def _entry_name(log: str) -> str:
-    names: list[str] = re.findall(r"Compiling entry function '([^']+)' for", log)
-    if len(names) != 1:
-        raise RuntimeError(f"expected one kernel in the log of ptxas, found {len(names)} in:\n{log}")
-    return names[0]
 
 
 def _sections(disassembly: str) -> dict[str, str]:
