@@ -175,7 +175,9 @@ def key_of(name, tile, variant=None, *, capability=(9, 0), arguments=None):
 
 @pytest.mark.machine_code  # Numba itself, not the simulator
 def test_keys_tell_versions_tiles_variants_types_and_architectures_apart():
-    keys = [key_of(version.name, None) for version in VERSIONS if not version.traits.foreign_files]
+    # Names for one kernel with one tile share it.
+    versions = {(version.module.__name__, version.default_tile): version for version in VERSIONS}.values()
+    keys = [key_of(version.name, None) for version in versions if not version.traits.foreign_files]
     keys += [key_of("vectorized", tile) for tile in (Tile(64, 64, 8, 4, 4), Tile(64, 64, 16, 4, 4))]
     keys += [key_of("vectorized", None, capability=capability) for capability in ((8, 0), (8, 9), (10, 0))]
     of_writable, of_read_only = (types.Array(types.float32, 2, "C", readonly=readonly) for readonly in (False, True))
