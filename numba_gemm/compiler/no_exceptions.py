@@ -19,7 +19,7 @@ _REFUSED = (NameError, AttributeError, TypeError, ImportError, Warning)
 
 
 def nan_if_raised(function: Any) -> Any:
-    """Device function that returns as float32 what `function`, one of (x, row, column), does; NaN if that raises."""
+    """Device function that returns what `function` does, one from (x, row, column) to float32; NaN if that raises."""
     if SIMULATOR:
         return _simulated(function)
     call = _call_of(function)
@@ -34,7 +34,7 @@ def nan_if_raised(function: Any) -> Any:
 def _simulated(function: Any) -> Any:
     def value_or_nan(x, row, column):
         try:
-            return np.float32(function(x, row, column))
+            return function(x, row, column)
         except _REFUSED:
             raise
         except Exception:
@@ -53,13 +53,9 @@ if not SIMULATOR:
     def _call_of(function: Any) -> Any:
         """The call of a function that looks at whether it returned or raised, which for most is known."""
 
-        @device_function
-        def rounded(x, row, column):
-            return types.float32(function(x, row, column))
-
         @intrinsic
         def call(typing_context, x, row, column):
-            compiled = rounded.compile_device((x, row, column))
+            compiled = function.compile_device((x, row, column))
 
             def generate(context, builder, signature, arguments):
                 context.add_linking_libs([compiled.library])

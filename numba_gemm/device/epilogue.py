@@ -17,6 +17,7 @@ from typing import Any
 from numba import float32, int64, uint32
 from numba.core.errors import NumbaError
 
+from numba_gemm.compiler.compiling import COMPILING
 from numba_gemm.compiler.no_exceptions import nan_if_raised
 from numba_gemm.compiler.outline import outline4
 from numba_gemm.compiler.target import SIMULATOR, device_function
@@ -162,20 +163,25 @@ def _user_function(function: Callable[..., Any] | None) -> Any:
             return x
 
         return nothing
+    return nan_if_raised(_rounded(function))
+
+
+def _rounded(function: Callable[..., Any]) -> Any:
+    """Device function (x, row, column) → what the user's function makes of it, as float32."""
     inner = device_function(function) if isinstance(function, types.FunctionType) else function
     if takes_position(function):
 
         @device_function
         def of_position(x, row, column):
-            return inner(x, int64(row), int64(column))  # signed, so that row - col may be negative
+            return float32(inner(x, int64(row), int64(column)))  # signed, so that row - col may be negative
 
-        return nan_if_raised(of_position)
+        return of_position
 
     @device_function
     def of_value(x, row, column):
-        return inner(x)
+        return float32(inner(x))
 
-    return nan_if_raised(of_value)
+    return of_value
 
 
 def takes_position(function: Callable[..., Any]) -> bool:
@@ -230,7 +236,8 @@ def require_compilable(function: Callable[..., Any]) -> None:
     if SIMULATOR:
         return
     try:
-        _user_function(function).compile_device((float32, uint32, uint32))
+        with COMPILING:
+            _rounded(function).compile_device((float32, uint32, uint32))
     except (NumbaError, NotImplementedError, TypeError) as error:
         raise TypeError(
             f"epilogue {function.__name__} cannot be compiled for the GPU: {error}\n"

@@ -183,7 +183,7 @@ def test_keys_tell_versions_tiles_variants_types_and_architectures_apart():
     of_writable, of_read_only = (types.Array(types.float32, 2, "C", readonly=readonly) for readonly in (False, True))
     keys += [key_of("vectorized", None, arguments=(of_read_only, of_writable, of_writable))]
     keys += [key_of("vectorized", None, arguments=(types.Array(types.float32, 2, "A"),) * 3)]
-    variants = [Variant(), Variant(whole=False), Variant(vector=False), Variant(epilogue=Epilogue(bias=True))]
+    variants = [Variant(whole=False), Variant(vector=False), Variant(epilogue=Epilogue(bias=True))]
     variants += [Variant(epilogue=Epilogue(key=key, function=lambda x: x)) for key in ("one", "other")]
     with pretended_device((9, 0)):  # functions of a user are compiled by themselves first
         keys += [key_of("boundary", None, variant) for variant in variants]

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 from numba import cuda, float32, types, uint32
-from support.functions import for_gpu, made
+from support.functions import for_gpu, made, times
 
 from numba_gemm.analysis.code import machine_code, sass
+from numba_gemm.compiler.compiling import pretended_device
 from numba_gemm.compiler.no_exceptions import nan_if_raised
 from numba_gemm.compiler.target import SIMULATOR, device_function
-from numba_gemm.device.epilogue import Epilogue, make_epilogue, make_epilogue4, snapshot
+from numba_gemm.device.epilogue import Epilogue, make_epilogue, make_epilogue4, require_compilable, snapshot
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import VERSIONS
 
@@ -131,3 +132,21 @@ def test_what_the_compiler_would_refuse_is_an_error_in_the_simulator():
         function = device_function(made(source.replace("(x)", "(x, row, column)")))
         with pytest.raises(error):
             nan_if_raised(function)(np.float32(1), 0, 0)
+
+
+@pytest.mark.machine_code
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("return g(x)", "'g'"),
+        ("return x + 'a'", "add"),
+        ("return None", "none to float32"),
+        ("return 1j", "complex128"),
+    ],
+)
+def test_what_cannot_be_compiled_is_said_as_if_nothing_were_around_it(source, reason):
+    _, function = snapshot(made(f"def f(x): {source}", g=times(2)))
+    with pretended_device((9, 0)), pytest.raises(TypeError, match="epilogue f cannot be compiled") as error:
+        require_compilable(function)
+    assert reason in str(error.value)
+    assert "no_exceptions.py" not in str(error.value)
