@@ -100,7 +100,7 @@ if not SIMULATOR:
             signature = types.void(*getattr(sig, "args", sig))
             library = _Library(self, signature.args)
             library.code(current_compute_capability())  # errors of the compiler are for who asked for it
-            return _Kernel._rebuild(
+            overload = _Kernel._rebuild(
                 cooperative=False,
                 name=self._kernel.py_func.__name__,
                 signature=signature,
@@ -110,6 +110,8 @@ if not SIMULATOR:
                 call_helper=None,
                 extensions=[],
             )
+            overload.objectmode = False  # which Numba forgets for kernels that it did not compile
+            return overload
 
         def code(self, arguments: tuple[Any, ...], capability: tuple[int, int]) -> KernelCode:
             key = key_of(self._kernel, self._identity, arguments, capability)

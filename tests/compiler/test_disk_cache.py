@@ -447,9 +447,11 @@ def test_a_kernel_is_loaded_once_on_each_device_and_with_its_code(monkeypatch, c
 
 @pytest.mark.machine_code
 def test_what_a_launch_by_numba_needs_is_there():
+    kernel = scaled(2)
     with pretended_device((9, 0)):
-        overload = scaled(2).compile(ARGUMENTS)
+        overload = kernel.compile(ARGUMENTS)
     assert overload.argument_types == ARGUMENTS
+    assert kernel.nopython_signatures == [types.void(*ARGUMENTS)]
     assert not overload.debug
     assert not overload.cooperative
     assert overload.extensions == []
@@ -522,13 +524,19 @@ def multiply_in_a_process(folder, **environment):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+NOTHING = {"compiled": 0, "error": 0}
+
+
 @pytest.mark.gpu
 def test_a_second_process_loads_what_the_first_compiled_until_a_helper_is_edited(package):
     here = package.parent
-    assert multiply_in_a_process(here) == {"compiled": 1, "error": 0}
-    assert multiply_in_a_process(here) == {"compiled": 0, "error": 0}
-    assert multiply_in_a_process(here, NUMBA_GEMM_KERNEL_CACHE="0") == {"compiled": 1, "error": 0}
-    assert multiply_in_a_process(here, NUMBA_OPT="1") == {"compiled": 1, "error": 0}
+    first = multiply_in_a_process(here)
+    assert first["compiled"] >= 1
+    assert first["error"] == 0
+    assert multiply_in_a_process(here) == NOTHING
+    assert multiply_in_a_process(here, NUMBA_GEMM_KERNEL_CACHE="0") == first
+    assert multiply_in_a_process(here, NUMBA_OPT="1") == first, "compiled with other settings"
+    assert multiply_in_a_process(here) == NOTHING
 
     # The kernel's file stays as it is; the helper that it calls now returns the four floats in another order.
     vector = package / "device" / "vector.py"
@@ -537,25 +545,25 @@ def test_a_second_process_loads_what_the_first_compiled_until_a_helper_is_edited
     assert lanes in text
     vector.write_text(text.replace(lanes, "I32(3 - q)) for q in range(4)"), encoding="utf-8")
     edited = multiply_in_a_process(here)
-    assert edited["compiled"] == 1
+    assert edited["compiled"] == first["compiled"]
     assert edited["error"] > 0, "the old machine code ran"
 
 
 @pytest.mark.gpu
 def test_a_debugging_process_leaves_nothing_for_others(package):
-    assert multiply_in_a_process(package.parent, NUMBA_CUDA_DEBUGINFO="1") == {"compiled": 0, "error": 0}
-    assert not KERNELS.folder.exists() or not list(KERNELS.folder.iterdir())
-    assert multiply_in_a_process(package.parent) == {"compiled": 1, "error": 0}
+    assert multiply_in_a_process(package.parent, NUMBA_CUDA_DEBUGINFO="1") == NOTHING, "Numba compiled it, for itself"
+    assert not KERNELS.folder.exists()
+    assert multiply_in_a_process(package.parent)["compiled"] >= 1
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda data: data[:100], lambda data: data[:-1] + b"\0"])
 def test_a_damaged_file_makes_no_call_fail(package, damage):
-    assert multiply_in_a_process(package.parent)["compiled"] == 1
+    first = multiply_in_a_process(package.parent)
     for path in KERNELS.folder.iterdir():
         path.write_bytes(damage(path.read_bytes()))
-    assert multiply_in_a_process(package.parent) == {"compiled": 1, "error": 0}
-    assert multiply_in_a_process(package.parent) == {"compiled": 0, "error": 0}
+    assert multiply_in_a_process(package.parent) == first
+    assert multiply_in_a_process(package.parent) == NOTHING
 
 
 # One of many processes: 200 kernels, each of which multiplies by another number, in an order of its own.
