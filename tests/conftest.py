@@ -77,10 +77,11 @@ def rng() -> np.random.Generator:
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A launch fails the test, whatever exception the test expects."""
 
-    def prepare(step, *_):
+    def prepared(step, *_):
         pytest.fail(f"{step} was prepared")
 
-    monkeypatch.setattr(launch, "prepare", prepare)
+    for kind in ("SimulatedLaunch", "PreparedLaunch", "ZeroLaunch"):
+        monkeypatch.setattr(launch, kind, prepared)
 
 
 @pytest.fixture

@@ -49,10 +49,10 @@ class Launch(Protocol):
 class SimulatedLaunch:
     """A launch in the simulator, which runs to its end."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, kernel: Any) -> None:
         self.loaded: LoadedKernel | None = None
         self.config, self.stream = step.config, 0
-        self._kernel, self._arguments = made(step.kernel), step.arguments
+        self._kernel, self._arguments = kernel, step.arguments
         self._places: dict[str, int] = {}
         self._scalars: dict[str, float] = {}
 
@@ -204,7 +204,7 @@ def prepare(step: Step | Zeros) -> Launch:
     if isinstance(step, Zeros):
         return ZeroLaunch(step)
     if SIMULATOR:
-        return SimulatedLaunch(step)
+        return SimulatedLaunch(step, made(step.kernel))
     return PreparedLaunch(step, load(step.kernel, step.config.shared_bytes))
 
 
