@@ -15,6 +15,7 @@ import pytest
 from cuda.bindings import driver as cu
 
 from benchmarks.conftest import Measurement, Target, clock
+from benchmarks.resident import resident_blocks
 from numba_gemm import Tile, ladder
 from numba_gemm.analysis.models.occupancy import filling_shared_bytes, occupancy
 from numba_gemm.analysis.models.waves import waves
@@ -23,7 +24,7 @@ from numba_gemm.driver.compare import KnownProduct
 from numba_gemm.driver.cuda_api import checked
 from numba_gemm.driver.launch import PreparedLaunch
 from numba_gemm.driver.loading import LoadedKernel
-from numba_gemm.hardware.at_hand import at_hand, resident_blocks
+from numba_gemm.hardware.at_hand import at_hand
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.problem import Problem
 

@@ -460,7 +460,7 @@ CLAIMS: tuple[Claim, ...] = (
         33,
         "Of a LLaMA's work, nearly all are matrix products",
         "tests",
-        by_tests("analysis/test_llm.py::test_shares", "analysis/test_llm.py::test_elementwise_is_little"),
+        by_tests("quiz/test_llm.py::test_shares", "quiz/test_llm.py::test_elementwise_is_little"),
     ),
     Claim(
         34,

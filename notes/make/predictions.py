@@ -13,8 +13,8 @@ from typing import Any
 from notes.make.evidence import stored_benchmarks, stored_counters
 from notes.make.generated import write_or_check
 from numba_gemm import ladder
-from numba_gemm.analysis.models.comparison import Comparison, comparisons
 from numba_gemm.analysis.models.explain import Explanation, duration
+from numba_gemm.plots.comparison import Comparison, comparisons
 from numba_gemm.plots.results import BENCHMARKS
 
 PAGE = Path("notes/predictions.md")

@@ -39,24 +39,6 @@ def at_hand() -> Hardware | None:
     return described(name, attribute)
 
 
-def resident_blocks(function: int, threads: int, dynamic_shared_bytes: int) -> int:
-    """How many blocks of a kernel a multiprocessor holds at once, by the driver's own calculation.
-
-    Args:
-        function: the kernel as it is loaded on the current device, the handle of a CUfunction.
-        threads: of each block.
-        dynamic_shared_bytes: of each block, besides its static shared memory.
-
-    Raises:
-        RuntimeError: if the driver fails.
-
-    """
-    from cuda.bindings import driver
-
-    counted = driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(function, threads, dynamic_shared_bytes)
-    return int(_checked(counted, "number of resident blocks"))
-
-
 def described(name: str, attribute: Callable[[str], int]) -> Hardware:
     """The device of that name, by its attributes: the names of `CUdevice_attribute` without their prefix.
 

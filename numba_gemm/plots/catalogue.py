@@ -32,7 +32,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture(
         "predictions",
         "The range of time that the model predicts for each version, and the time that was measured",
-        (f"{_MODELS}.comparison", "numba_gemm.plots.results"),
+        ("numba_gemm.plots.comparison", "numba_gemm.plots.results"),
         group="ladder",
     ),
     Picture(
@@ -64,7 +64,7 @@ PICTURES: tuple[Picture, ...] = (
     Picture(
         "a_layouts",
         "Four layouts of A in shared memory, with the bank conflicts of writing and of reading",
-        (_BANKS, f"{_MODELS}.structure"),
+        (_BANKS, _LADDER),
     ),
     Picture("banks", "The banks that a warp's read of B takes, before and after a swizzle", (_BANKS,)),
     Picture(

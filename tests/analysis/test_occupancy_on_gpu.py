@@ -2,9 +2,10 @@
 
 import pytest
 
+from benchmarks.resident import resident_blocks
 from numba_gemm.analysis.models.occupancy import occupancy
 from numba_gemm.driver import loading
-from numba_gemm.hardware.at_hand import at_hand, resident_blocks
+from numba_gemm.hardware.at_hand import at_hand
 from numba_gemm.kernels.interface import Variant
 from numba_gemm.ladder import RUNGS
 from numba_gemm.problem import Problem

@@ -19,6 +19,8 @@ from support.checks import small_integers
 from numba_gemm.analysis.code.machine_code import compile_kernel
 from numba_gemm.analysis.code.tracing import trace
 from numba_gemm.kernels import v2_shared, v3_register, v4_vectorized
+from numba_gemm.kernels.interface import Variant
+from numba_gemm.problem import Problem
 
 FOLDER = Path(__file__).parents[2] / "notes" / "exercises"
 NAMES = [exercise.file_name for exercise in EXERCISES]
@@ -193,7 +195,7 @@ def test_the_ladder_has_no_race(rung, rng):
     tile = rung.SMALL_TILE
     m, n, k = tile.bm, tile.bn, 3 * tile.bk
     a, b, c = small_integers(rng, m, k), small_integers(rng, k, n), np.zeros((m, n), np.float32)
-    config = rung.launch_config(tile, m, n, k)
+    config = rung.steps(tile, Variant(), Problem.contiguous(m, n, k), 1).main.config
     assert races(trace(rung.make_kernel(tile), [a, b, c], block=config.block, grid=config.grid)) == ()
     np.testing.assert_array_equal(c, a @ b)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 from numba_gemm import ladder
-from numba_gemm.analysis.models.comparison import comparisons
 from numba_gemm.plots import style
+from numba_gemm.plots.comparison import comparisons
 from numba_gemm.plots.results import Results
 
 MILLI = 1e-3

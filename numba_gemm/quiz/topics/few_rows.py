@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from numba_gemm.analysis.models import gemv
-from numba_gemm.analysis.models.llm import LLAMA_7B, token_flops
 from numba_gemm.hardware.devices import A100
+from numba_gemm.quiz.llm import LLAMA_7B, token_flops
 from numba_gemm.quiz.question import Choice, Numeric, Question, figure
 from numba_gemm.quiz.topics.given import MIB, SIZE
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numba_gemm.analysis.models.llm import (
+from numba_gemm.quiz.llm import (
     LLAMA_3_8B,
     LLAMA_7B,
     Decoder,
