@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from support.checks import assert_same, small_integers
 
-from numba_gemm import VERSIONS, plan, sgemm
+from numba_gemm import VERSIONS, gemv, plan, sgemm
+from numba_gemm.calls import gemv as gemv_module
 from numba_gemm.calls import sgemm as sgemm_module
-from numba_gemm.driver import cuda_api, workspace
+from numba_gemm.driver import cuda_api, launch, workspace
 from numba_gemm.driver.product import ThreadProducts, clearance
 from numba_gemm.driver.workspace import Workspaces
+from numba_gemm.kernels.skinny import SMALL_TILE
 
 pytestmark = pytest.mark.simulator
 
@@ -406,3 +408,137 @@ def test_a_call_after_one_that_failed(call, rng, monkeypatch):
         a, b, c = operands(rng)
         call(Tensor(a), Tensor(b), Tensor(c), alpha=alpha)
         assert_same(c, alpha * (a @ b))
+
+
+# What has the short way besides -------------------------------------------------------------------------------
+
+
+ALL = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
+
+
+@ALL
+@pytest.mark.parametrize("ragged", [0, 1])
+def test_every_version_is_short_from_the_second_call_on(version, ragged, looked_at, rng):
+    tile = version.small_tile
+    m, n, k = tile.bm + ragged, tile.bn + ragged, 2 * tile.bk + ragged
+    planned = plan(m, n, k, version=version.name, tile=tile)
+    for call in (partial(sgemm, version=version.name, tile=tile), planned):
+        for turn in range(3):
+            looked_at.clear()
+            a, b, c = (aligned(small_integers(rng, *shape)) for shape in ((m, k), (k, n), (m, n)))
+            call(Tensor(a), Tensor(b), Tensor(c))
+            assert_same(c, a @ b)
+            assert bool(looked_at) == (turn == 0)
+
+
+@ALL
+def test_a_warm_product_still_refuses_scalars_that_the_version_cannot(version):
+    if "scale" in version.capabilities:
+        return
+    options = {"version": version.name, "tile": version.small_tile}
+    tensors = [Tensor(array) for array in operands(np.random.default_rng(1))]
+    for _ in range(2):
+        sgemm(*tensors, **options)
+    planned = plan(M, N, K, **options)
+    for scalars in ({"alpha": 2.0}, {"beta": 1.0}):
+        before = tensors[2].array.copy()
+        with pytest.raises(ValueError, match="needs the capability 'scale'"):
+            sgemm(*tensors, **options, **scalars)
+        assert_same(tensors[2].array, before)
+    assert planned is not None
+
+
+def test_new_arrays_are_made_the_short_way(looked_at, rng):
+    options = {"version": "boundary", "tile": small_tile("boundary")}
+    made = []
+    for turn in range(3):
+        looked_at.clear()
+        a, b, _ = operands(rng)
+        made.append((sgemm(Tensor(a), Tensor(b), **options), a @ b))
+        assert bool(looked_at) == (turn == 0)
+    for c, expected in made:
+        assert_same(c.copy_to_host(), expected)
+    assert len({c._ary.ctypes.data for c, _ in made}) == 3
+
+
+def test_a_new_array_has_the_dimensions_that_the_operands_ask_for(rng):
+    options = {"version": "boundary", "tile": small_tile("boundary")}
+    a, b, _ = operands(rng)
+    for _ in range(3):
+        assert sgemm(Tensor(a), Tensor(b), **options).shape == (M, N)
+        assert sgemm(Tensor(a[np.newaxis]), Tensor(b), **options).shape == (1, M, N)
+
+
+def test_beta_without_c_is_refused_however_warm(rng):
+    options = {"version": "boundary", "tile": small_tile("boundary")}
+    tensors = [Tensor(array) for array in operands(rng)]
+    for _ in range(3):
+        sgemm(*tensors[:2], **options)
+        sgemm(*tensors, beta=1.0, **options)
+    with pytest.raises(ValueError, match="there is no c"):
+        sgemm(*tensors[:2], beta=1.0, **options)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+@pytest.mark.parametrize("version", ["boundary", "split_k", "skinny"])
+def test_a_bias_has_the_short_way(planned, version, looked_at, rng):
+    options = {"version": version, "tile": small_tile(version)}
+    call = plan(M, N, K, bias=True, **options) if planned else partial(sgemm, **options)
+    for turn in range(3):
+        looked_at.clear()
+        (a, b, c), bias = operands(rng), aligned(small_integers(rng, 1, N))[0]
+        alpha = turn + 1.0
+        call(Tensor(a), Tensor(b), Tensor(c), bias=Tensor(bias), alpha=alpha if planned else 1.0)
+        assert_same(c, (alpha if planned else 1.0) * (a @ b) + bias)
+        assert bool(looked_at) == (turn == 0 or planned), "another alpha is looked at"
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_warm_bias_is_still_refused(planned, rng):
+    options = {"version": "boundary", "tile": small_tile("boundary")}
+    call = plan(M, N, K, bias=True, **options) if planned else partial(sgemm, **options)
+    a, b, c = (Tensor(array) for array in operands(rng))
+    bias = aligned(small_integers(rng, 1, N))[0]
+    for _ in range(3):
+        call(a, b, c, bias=Tensor(bias))
+    before = c.array.copy()
+    with pytest.raises(ValueError, match="overlaps bias"):
+        call(a, b, c, bias=Tensor(c.array[1]))
+    with pytest.raises(ValueError, match="bias requires grad"):
+        call(a, b, c, bias=Tensor(bias, requires_grad=True))
+    with pytest.raises(ValueError, match="bias has shape"):
+        call(a, b, c, bias=Tensor(bias[:-1]))
+    assert_same(c.array, before)
+
+
+def test_gemv_has_the_short_way(looked_at, rng, monkeypatch):
+    monkeypatch.setattr(gemv_module, "GEMV_TILE", SMALL_TILE)
+    monkeypatch.setattr(gemv_module, "_products", ThreadProducts())
+    for turn in range(3):
+        a, x, y = aligned(small_integers(rng, M, K)), *(aligned(small_integers(rng, 1, size))[0] for size in (K, M))
+        looked_at.clear()
+        gemv(Tensor(a), Tensor(x), Tensor(y))
+        assert_same(y, a @ x)
+        assert_same(gemv(Tensor(a), Tensor(x)).copy_to_host(), a @ x)
+        assert bool(looked_at) == (turn == 0)
+    with pytest.raises(ValueError, match="overlaps x"):
+        gemv(Tensor(a[:K]), Tensor(x), Tensor(x))
+
+
+def test_an_interrupt_between_scalars_leaves_nothing_wrong(rng, monkeypatch):
+    """Ctrl-C while alpha is being written: the next call writes it again."""
+    p = plan(M, N, K, version="boundary", tile=small_tile("boundary"))
+    a, b, c = (Tensor(array) for array in operands(rng))
+    p(a, b, c)
+    set_scalar = launch.SimulatedLaunch.set_scalar
+
+    def interrupted(self, name, value):
+        set_scalar(self, name, value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(launch.SimulatedLaunch, "set_scalar", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        p(a, b, c, alpha=3.0)
+    monkeypatch.setattr(launch.SimulatedLaunch, "set_scalar", set_scalar)
+    p(a, b, c)
+    assert_same(c.array, a.array @ b.array)
