@@ -31,15 +31,14 @@ class _Piece(NamedTuple):
 def launches_of(
     version: Version, tile: Tile, problem: Problem, epilogue: Epilogue, variant: Variant | None = None
 ) -> Launches:
-    """What a version launches on the current device for a problem as the caller sees it; nothing for an empty C.
+    """What a version launches on the current device for a problem as its kernel computes it; nothing for an empty C.
 
     `variant` is for measuring another one than the problem needs: a general one does what a special one does.
     """
     if 0 in (problem.m, problem.n, problem.batch):
         return Launches(())
     if version.traits.takes_variants:
-        variant = variant or Variant.of(version.oriented(problem), tile, epilogue)
-        return _in_pieces(version, tile, variant, version.oriented(problem))
+        return _in_pieces(version, tile, variant or Variant.of(problem, tile, epilogue), problem)
     form = staging.form_of(version, tile, problem)
     return staging.around(_in_pieces(version, tile, Variant(), form.problem), form)
 

@@ -24,7 +24,7 @@ from numba_gemm.device.epilogue import Epilogue
 from numba_gemm.driver import cuda_api, grids, launch, staging, workspace
 from numba_gemm.driver.operands import as_operand, wait_for_producers
 from numba_gemm.driver.workspace import Size, Workspace, Workspaces
-from numba_gemm.kernels.interface import ALPHA, BETA, Launches, Part, Variant
+from numba_gemm.kernels.interface import ALPHA, BETA, Part, Variant
 from numba_gemm.ladder import Version
 from numba_gemm.problem import Operand, Problem
 from numba_gemm.tile import Tile
@@ -239,16 +239,16 @@ def build(
     `variant` is for measuring another one than the problem needs.
     """
     version = admitted.version
-    counts = problem.without_products() if alpha == 0 else problem
-    found: Launches = grids.launches_of(version, admitted.tile, counts, admitted.epilogue, variant)
+    computed = version.oriented(problem.without_products() if alpha == 0 else problem)
+    found = grids.launches_of(version, admitted.tile, computed, admitted.epilogue, variant)
     launches = tuple(launch.prepare(step) for step in found.steps)
     built = Built(
         launches,
         launches[found.main_index] if launches else None,
         problem,
         admitted.device,
-        swapped=version.oriented(counts).transposed,
-        zero=counts.k == 0,
+        swapped=computed.transposed,
+        zero=computed.k == 0,
         scales="scale" in version.capabilities,
     )
     if not found.workspace:
