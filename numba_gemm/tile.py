@@ -1,6 +1,6 @@
 """`Tile`: how a kernel cuts the product into blocks, and every constraint on that, in one place.
 
-C is cut into BM × BN blocks, one a thread block; K is walked in steps of BK;
+C is cut into BM × BN blocks, one per thread block; K is walked in steps of BK;
 within a block each thread computes TM × TN outputs. Where a kernel has warp tiles, the 32 threads of a warp
 compute WM × WN outputs together, each thread its share in groups of four that are spread over the warp tile.
 
@@ -56,7 +56,7 @@ def opt_in_shared_bytes(compute_capability: tuple[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """Block tile BM × BN × BK, TM × TN outputs a thread, the depth of the copy pipeline, the warp tile, a share of K.
+    """Block tile BM × BN × BK, TM × TN outputs per thread, the depth of the copy pipeline, the warp tile, a share of K.
 
     Raises:
         TypeError: for a size that is not an int.
@@ -122,9 +122,9 @@ class Tile:
 
     @property
     def resident_blocks(self) -> int:
-        """Blocks an SM that the launch bound asks for.
+        """Blocks per SM that the launch bound asks for.
 
-        Two blocks of 256 threads leave 128 registers a thread: enough for 64 accumulators with their
+        Two blocks of 256 threads leave 128 registers per thread: enough for 64 accumulators with their
         fragments and addresses, too few for 128 (which would spill).
         """
         return 2 if self.tm * self.tn <= 64 else 1
@@ -138,7 +138,7 @@ class Tile:
         return (-(-m // self.bm) * self.bm, -(-n // self.bn) * self.bn, -(-k // self.bk) * self.bk)
 
     def require_static_shared(self, padding: int = 0) -> None:
-        """Static shared arrays, `padding` floats included, hold at most 48 KB on every architecture."""
+        """Raises ValueError if static shared arrays, `padding` floats included, take more than 48 KB per block."""
         needed = self.shared_bytes + padding * FLOAT_BYTES
         if needed > STATIC_SHARED_BYTES:
             padded = f" + {padding}·4" if padding else ""
@@ -148,7 +148,7 @@ class Tile:
             )
 
     def require_dynamic_shared(self, compute_capability: tuple[int, int]) -> None:
-        """Dynamic shared memory holds what the architecture lets a block opt in to."""
+        """Raises ValueError if a block takes more shared memory than the architecture lets it opt in to."""
         limit = opt_in_shared_bytes(compute_capability)
         if self.shared_bytes > limit:
             major, minor = compute_capability
@@ -158,7 +158,7 @@ class Tile:
             )
 
     def require_scalar_copies(self) -> None:
-        """Copies of one float: the block copies whole rows of a tile at once, and all threads as many."""
+        """Raises ValueError unless the block copies whole rows of a tile at once, as many floats per thread."""
         self._require_rows("bk", self.bk, 1)
         self._require_rows("bn", self.bn, 1)
         for name, rows, row in (("A", self.bm, self.bk), ("B", self.bk, self.bn)):
@@ -169,7 +169,7 @@ class Tile:
                 )
 
     def require_vector_copies(self) -> None:
-        """Copies of 16 bytes and fragments of four: rows of the tiles and of a thread's outputs in fours."""
+        """Raises ValueError unless rows of the tiles and of a thread's outputs are fours, as copies of 16 bytes are."""
         for name in ("bk", "bn", "tn"):
             if getattr(self, name) % 4:
                 raise ValueError(
@@ -179,13 +179,13 @@ class Tile:
         self._require_rows("bn", self.bn, 4)
 
     def require_k_major_copies(self) -> None:
-        """Copies of 16 bytes along m, for an A whose rows are those of one k."""
+        """Raises ValueError unless copies of 16 bytes along m fit, for an A whose rows are those of one k."""
         if self.bm % 4:
             raise ValueError(f"{self}: bm = {self.bm} is not a multiple of 4, the floats in a 16-byte access")
         self._require_rows("bm", self.bm, 4)
 
     def require_prefetch_copies(self) -> None:
-        """Copies of 16 bytes through registers, along rows of A and of B, of which every thread has as many."""
+        """Raises ValueError unless each thread has as many copies of 16 bytes, along rows of A and of B."""
         if self.bk % 4:
             raise ValueError(f"{self}: bk = {self.bk} is not a multiple of 4, the floats in a 16-byte access")
         self._require_rows("bk", self.bk, 4)
@@ -201,7 +201,7 @@ class Tile:
                 )
 
     def require_line_copies(self) -> None:
-        """Copies along k or along lines (rows of A, columns of B), by 16 or 4 bytes, and stores of four."""
+        """Raises ValueError unless rows of A and columns of B can be copied along k and across, and outputs stored by fours."""
         for name in ("bm", "bn", "tn"):
             if getattr(self, name) % 4:
                 raise ValueError(
@@ -220,7 +220,7 @@ class Tile:
                 )
 
     def require_steady_copies(self) -> None:
-        """Line copies of which every thread has as many, by 16 bytes along lines or by 4 bytes along k."""
+        """Raises ValueError unless each thread has as many line copies, by 16 bytes along lines or 4 along k."""
         self.require_line_copies()
         if self.bk % TRANSPOSE_K:
             raise ValueError(
@@ -246,12 +246,12 @@ class Tile:
             )
 
     def require_stages(self, least: int, most: int) -> None:
-        """The depth of the copy pipeline that a kernel is written for."""
+        """Raises ValueError unless the copy pipeline has `least` … `most` stages."""
         if not least <= self.stages <= most:
             raise ValueError(f"{self}: stages = {self.stages}; this kernel takes {least} … {most}")
 
     def require_warps(self) -> None:
-        """Warp tiles that 4 × 8 or 8 × 4 lanes fill with groups of four rows and four columns."""
+        """Raises ValueError without warp tiles that 4 × 8 or 8 × 4 lanes fill with groups of 4 × 4 outputs."""
         if not (self.wm and self.wn):
             raise ValueError(f"{self}: wm = {self.wm}, wn = {self.wn}; this kernel needs a warp tile")
         for size, unit in (("bm", "wm"), ("bn", "wn"), ("wm", "tm"), ("wn", "tn")):
@@ -269,7 +269,7 @@ class Tile:
             )
 
     def require_square(self) -> None:
-        """One element of each operand tile a thread: BM = BN = BK, one output a thread."""
+        """Raises ValueError unless BM = BN = BK and each thread has one output, and so copies one element per tile."""
         if not (self.bm == self.bn == self.bk and self.tm == self.tn == 1):
             raise ValueError(
                 f"{self}: this kernel takes bm = bn = bk and tm = tn = 1, so that each thread copies "

@@ -17,7 +17,10 @@ from numba_gemm.compiler.target import SIMULATOR, device_function
 
 
 def unroll(step: Callable[..., None], count: int) -> Any:
-    """A device function that calls `step(k, *arguments)` for k = 0 … count−1, without a loop."""
+    """A device function (*arguments) that calls `step(k, *arguments)` for k = 0 … count−1, without a loop.
+
+    Each k is a np.uint32 that the compiler knows as a constant.
+    """
     if SIMULATOR:
 
         def loop(*arguments):

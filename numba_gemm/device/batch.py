@@ -10,7 +10,7 @@ from numba_gemm.compiler.target import SIMULATOR
 
 
 def moved(array, elements):
-    """The same shape and strides, `elements` further on."""
+    """An array with the shape and strides of `array` that begins `elements` elements further on in memory."""
     host = array if isinstance(array, np.ndarray) else array._item._ary  # shared memory is NumPy's own
     start = host.ctypes.data + int(elements) * host.itemsize
     memory = memoryview((ctypes.c_byte * host.nbytes).from_address(start)).cast("B")

@@ -21,6 +21,7 @@ from numba_gemm.compiler.target import SIMULATOR, device_function
 
 @device_function
 def raise_flag(flags, index, thread):
+    """Set flags[index], when all threads of the block have called this; `thread` is the number in the block."""
     cuda.syncthreads()  # everybody has written …
     if thread == uint32(0):
         cuda.threadfence()  # … and whoever sees the flag sees that, too
@@ -39,6 +40,7 @@ else:
 
     @device_function
     def take_flag(flags, index, thread):
+        """Wait until flags[index] is set, and clear it; all threads of the block call this."""
         if thread == uint32(0):
             while cuda.atomic.cas(flags, index, uint32(1), uint32(0)) == uint32(0):
                 cuda.nanosleep(uint32(100))

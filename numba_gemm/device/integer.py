@@ -10,7 +10,7 @@ from numba_gemm.compiler.target import SIMULATOR
 
 
 def quotient(dividend, divisor):
-    """Dividend // divisor for values below 2³²; the divisor is not 0."""
+    """`dividend // divisor` as a uint32, for values below 2³²; the divisor is not 0."""
     return dividend // divisor
 
 

@@ -11,7 +11,7 @@ from numba_gemm.compiler.target import SIMULATOR
 
 
 def opaque(value):
-    """The value, a uint32."""
+    """`value` as a uint32 of which the compiler knows nothing."""
     return value
 
 

@@ -1,7 +1,7 @@
 """Sums of which several threads of a block hold parts, added in an order that never changes.
 
 `PARTS` threads have parts of the same four columns. A few rows at a time, every thread writes its parts to shared
-memory; after a barrier the sums, one a thread and side by side, each add up their parts. Parts lie four floats
+memory; after a barrier the sums, one per thread and side by side, each add up their parts. Parts lie four floats
 further than their size, so that the lanes of a warp that hold parts of the same columns write to different banks.
 """
 
@@ -31,15 +31,17 @@ class PartsShape:
 
     @property
     def rows_together(self) -> int:
+        """Rows whose parts are in shared memory at a time."""
         return min(self.rows, _ROWS_TOGETHER)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of the array in shared memory."""
+        """Shape of the array in shared memory, in floats: a row per part."""
         return self.parts, self.rows_together * self.columns + _PADDING
 
     @property
     def threads(self) -> int:
+        """Threads per block: one per part of four columns."""
         return self.parts * self.columns // 4
 
 

@@ -1,9 +1,9 @@
 """The outputs of a block to C by way of shared memory: what a warp stores at once is then whole lines of 128 bytes.
 
-A thread's outputs are TN neighbours in each of its TM rows. Stored from the registers, 16 bytes a thread, the threads
+A thread's outputs are TN neighbours in each of its TM rows. Stored from the registers, 16 bytes per thread, the threads
 of a warp reach every TN-th float of a row at a time: with TN = 8, half of each 32-byte sector. Here the block puts row
 i of every thread into shared memory, a band of BM / TM rows of C, and reads it back in the order of C; then the next
-i. It costs two barriers a row of a thread, and each output passes shared memory once.
+i. It costs two barriers per row of a thread, and each output passes shared memory once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba_gemm.tile import Tile
 
 
 def band_floats(tile: Tile) -> int:
-    """Shared memory that it takes, in floats: one row of each thread."""
+    """Floats of shared memory that `make_shared_store` takes: one row of each thread."""
     return tile.bm // tile.tm * tile.bn
 
 
@@ -37,8 +37,8 @@ def make_shared_store(tile: Tile, store: Any) -> Any:
 
     @device_function
     def store_band(i, memory, C, row0, col0, M, N, acc, thread, bias, alpha, beta):
-        band = shared_view(memory, BAND, 0)
-        four = cuda.local.array((1, 4), float32)
+        band = shared_view(memory, BAND, 0)  # (BM / TM, BN)
+        four = cuda.local.array((1, 4), float32)  # (1, 4)
         cuda.syncthreads()  # nobody reads any more what the band replaces
         for j in range(TN):
             band[thread // THREADS_N, thread % THREADS_N * TN + j] = acc[i, j]

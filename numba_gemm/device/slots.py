@@ -18,20 +18,21 @@ from numba_gemm.device.batch import moved
 from numba_gemm.device.vector import load4, store4
 from numba_gemm.tile import Tile
 
-#: Loads of a thread under way at a time: without a limit, the compiler starts as many as there are registers, and more.
+#: Loads per thread under way at a time: without a limit, the compiler starts as many as there are registers, and more.
 _LOADS = 8
 
 
 class Slots(NamedTuple):
     """Device functions (sums, slot, thread, acc), of which each thread handles its own TM × TN sums."""
 
-    #: Write acc to a slot.
+    #: Write acc[TM, TN] to a slot.
     write: Any
-    #: acc += what a slot holds.
+    #: Add what a slot holds to acc[TM, TN].
     add: Any
 
 
 def make_slots(tile: Tile) -> Slots:
+    """The functions for a tile; the workspace has BM · BN floats per slot."""
     SLOT, STEP = np.int64(tile.bm * tile.bn), np.uint32(4 * tile.threads)
     FOURS, FOUR = np.uint32(tile.tn // 4), np.uint32(4)
     LOADS = np.uint32(_LOADS)

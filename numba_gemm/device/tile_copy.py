@@ -28,7 +28,7 @@ _TRANSPOSE_PADDING = 4
 
 @dataclass(frozen=True)
 class CopyShape:
-    """What decides the code of a copy."""
+    """What decides the code of a copy: the tile's lines (BM or BN) and bk, the block's threads, the source's layout."""
 
     lines: int
     bk: int
@@ -60,7 +60,7 @@ class TileCopy(NamedTuple):
 
 
 def make_tile_copy(shape: CopyShape) -> TileCopy:
-    """The copy for one operand of one kernel."""
+    """The functions that copy tiles of one operand into tile[stage, k, line], for one kernel."""
     if shape.along_k:
         return _transposing_copy(shape)
     return _vector_copy(shape) if shape.vector else _scalar_copy(shape)
@@ -106,7 +106,7 @@ def _vector_copy(shape: CopyShape) -> TileCopy:
 
     @device_function
     def inside(line, line_end):
-        """How many of the four lines from `line` on exist: all or none, see `Arrangement.vector`."""
+        """How many of the four lines from `line` on exist: all or none, as `CopyShape.vector` says."""
         return VECTOR if line < line_end else NONE
 
     @device_function

@@ -18,7 +18,7 @@ def make_store(epilogue: Epilogue, *, vector: bool, whole: bool) -> Any:
     Outputs outside C[M, N] are not written. C is read only where beta is not 0.
     """
     finish, finish4 = make_epilogue(epilogue), make_epilogue4(epilogue)
-    # What is long in it is a function that takes four values. Without one, edges are stored an output at a time: with
+    # What is long in it is a function that takes four values. Without one, edges are stored one output at a time: with
     # four together the compiler gave rung 6 a main loop with more conflicts of registers (H200: a tenth slower).
     CALLED = is_called(epilogue)
     VECTOR, WHOLE = vector, whole

@@ -26,6 +26,7 @@ class Places(NamedTuple):
 
 
 def make_places(tile: Tile) -> Places:
+    """The functions for a tile with warp tiles; rows and columns count from the block's first."""
     WM, WN = np.uint32(tile.wm), np.uint32(tile.wn)
     LANES, WARPS_N = np.uint32(WARP), np.uint32(tile.bn // tile.wn)
     FOUR_LANES_M = tile.wm // tile.tm == 4  # and eight along n, or the other way round

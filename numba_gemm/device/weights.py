@@ -37,9 +37,9 @@ class WeightsLoad(NamedTuple):
     """
 
     start: Any
-    #: For k that all exist.
+    #: Fills w, if all k of the step exist.
     whole: Any
-    #: For any k; those from k_end on are not read.
+    #: Fills w; k from k_end on are not read and count as 0.
     partial: Any
 
 

@@ -39,12 +39,12 @@ SIGNATURE = types.void(*WITH_WORKSPACE.args, uint32)
 LOADS = 10
 #: Fewest fours that lie side by side in a block: a cache line.
 _LEAST_FOURS = 8
-#: Threads of a multiprocessor that the launch bound asks for, with 64 registers each.
+#: Threads per multiprocessor that the launch bound asks for, with 64 registers each.
 _RESIDENT_THREADS = 1024
 
 
 def variant_of(variant: Variant) -> Variant:
-    """What of a variant matters here. A and B do not: one kernel serves all their layouts."""
+    """The variant without what only A and B have: one reduction serves all their layouts."""
     return Variant(vector=variant.vector, whole=variant.whole, epilogue=variant.epilogue)
 
 
@@ -74,9 +74,9 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @cuda.jit(**launch_bounds(tile.threads, max(1, _RESIDENT_THREADS // tile.threads)))
     def sgemm_reduce(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch, sums, flags, matrices, parts):
-        shared = cuda.shared.array(SHARED, float32, 16)
-        acc = cuda.local.array(ACC, float32)
-        read = cuda.local.array(READ, float32)
+        shared = cuda.shared.array(SHARED, float32, 16)  # (threads, 4)
+        acc = cuda.local.array(ACC, float32)  # (1, 4)
+        read = cuda.local.array(READ, float32)  # (LOADS, 4): 16 bytes of each slot
         share, shares = uint32(cuda.threadIdx.y), uint32(cuda.blockDim.y)
         x, width = uint32(cuda.threadIdx.x), uint32(cuda.blockDim.x)
         tile_of_c = uint32(cuda.blockIdx.y)

@@ -1,16 +1,16 @@
 """Few rows: products that are bound by memory, with each byte of the large operand read once. GEMV is one row.
 
-    A, M ≤ 16 rows     ───────────── K ──────────────▶         a step: BK · BN floats of B, 16 bytes a load,
+    A, M ≤ 16 rows     ───────────── K ──────────────▶         a step: BK · BN floats of B, 16 bytes per load,
                        ┌────┬────┬─────────┬─────────┐         from memory straight into registers
                        ▼    ▼    slice 0   ▼ slice 1 ▼
     B, K × N     BN  ┌────┬────┬────┬────┬────┬────┬────┐      a thread has four of a block's columns, and
     or N × K,    ┌───│▓▓▓▓│next│    │    ┊    │    │    │      shares the k of each step with others that have
     by BN        │   ├────┼────┼────┼────┼────┼────┼────┤      the same four; the blocks of a row of this
     columns      │   │    │    │    │    ┊    │    │    │      drawing have a slice of K each
-    a block      ▼   └────┴────┴────┴────┴────┴────┴────┘
+    per block    ▼   └────┴────┴────┴────┴────┴────┴────┘
 
 M rows need 2·M FLOP for 4 bytes of B: less than the hardware can compute in the time it reads them. All that
-counts is that enough loads are on their way: bandwidth · latency, about 26 KB a multiprocessor on an H200. So a
+counts is that enough loads are on their way: bandwidth · latency, about 26 KB per multiprocessor on an H200. So a
 thread's loads for the next step start before it computes this one, and the slices of K give every
 multiprocessor blocks even where C has few columns. A, which all blocks read again, comes through shared memory by
 cp.async, a few steps ahead; every thread multiplies its 4 × 4 squares of B with four k of each row.
@@ -23,8 +23,8 @@ Lines of B may run along either axis: only `device.weights`, and which threads l
 than M the arrangement is the transposed one, and C is written by columns. More than 16 rows are groups of 16, each
 of which reads B.
 
-Cost of a weight: 4 bytes and M FFMA, and M/BN · 4 bytes of A, from the L2. Of a step: 8 loads of 16 bytes a thread and
-one barrier. What holds it back at 16 rows, by the machine code for an H200: at full bandwidth about 70 % of the
+Cost per weight: 4 bytes and M FFMA, and M/BN · 4 bytes of A, from the L2. Per step: 8 loads of 16 bytes per thread,
+and one barrier. What holds it back at 16 rows, by the machine code for an H200: at full bandwidth about 70 % of the
 issue slots would be used, so that there is little time to spare; and at any M a few microseconds in which a block
 starts, and adds up its parts.
 """
@@ -83,9 +83,9 @@ _REGISTERS = 65536
 
 
 def resident_blocks(tile: Tile, rows: int | None = None) -> int:
-    """Blocks an SM that the launch bound asks for: as many as have room for the registers that a thread needs.
+    """Blocks per SM that the launch bound asks for: as many as have room for the registers that a thread needs.
 
-    Those are 4 sums a row, two buffers of 4 · tk weights, and 48 for the rest, as compiled.
+    Those are 4 sums per row, two buffers of 4 · tk weights, and 48 for the rest, as compiled.
     """
     registers = 4 * (rows or tile.bm) + 8 * tile.tk + 48
     return max(1, _REGISTERS // (registers * tile.threads))
@@ -95,7 +95,7 @@ TRAITS = replace(TAKES_EVERYTHING, dynamic_shared=False, few_rows=True, resident
 
 
 def check(tile: Tile) -> None:
-    """A thread has all rows, four columns and four k or a multiple of them; a block's threads share K."""
+    """All rows, four columns and a multiple of four k per thread, threads that share K; else ValueError."""
     if tile.tm != tile.bm or tile.bm not in (1, 2, 4, 8, 16):
         raise ValueError(
             f"{tile}: bm = {tile.bm}, tm = {tile.tm}; this kernel takes tm = bm, a power of two of at most 16"
@@ -147,7 +147,7 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @device_function
     def copy_part(copy, A, As, stage, k, row, k_of_thread, rows_left, k_left):
-        """One float: where it lies is the same for each step, but for k."""
+        """Copy one float of A: its place is that of the step before, but for k."""
         more_rows, more_k = (
             (copy * THREADS // BK, copy * THREADS % BK)
             if A_ALONG_K
@@ -168,7 +168,7 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @device_function
     def load_step(B, w, k0, k_mine, column, N, k_end):
-        """The weights of one step, if K has any left."""
+        """Fill w with the weights of the step from k0 on, if K has any left."""
         if uint32(k0 + BK) <= k_end:
             for square in range(SQUARES):
                 load_whole(B, w, square, uint32(k0 + square * FOUR * PARTS), k_mine, column, N, k_end)
@@ -178,7 +178,7 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @device_function
     def row_product(row, As, stage, k_mine, w, acc):
-        a = cuda.local.array(4, float32)
+        a = cuda.local.array(4, float32)  # (4,)
         for square in range(SQUARES):
             for i in range(FOUR):
                 a[i] = As[stage, row, k_mine + square * FOUR * PARTS + i]
@@ -260,12 +260,13 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @cuda.jit(**launch_bounds(tile.threads, resident_blocks(tile, rows)))
     def sgemm_skinny(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch, sums, flags, matrices):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_RING, 0)
-        parts = shared_view(memory, PARTS_IN_SHARED, 0)  # in the same place, when A is no longer needed
-        acc = cuda.local.array(ACC, float32)
-        w = cuda.local.array(WEIGHTS, float32)  # of this step …
-        ahead = cuda.local.array(WEIGHTS, float32)  # … and of the next one
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_RING, 0)  # (STAGES, ROWS, BK + 4)
+        # In the same place, when A is no longer needed.
+        parts = shared_view(memory, PARTS_IN_SHARED, 0)  # (PARTS, rows at a time · BN + 4)
+        acc = cuda.local.array(ACC, float32)  # (ROWS, 4)
+        w = cuda.local.array(WEIGHTS, float32)  # (SQUARES, 4, 4): of this step …
+        ahead = cuda.local.array(WEIGHTS, float32)  # (SQUARES, 4, 4): … and of the next one
         thread = uint32(cuda.threadIdx.x)
         # Lanes go along the lines of B.
         part = thread % PARTS if B_ALONG_K else thread // GROUPS
@@ -331,7 +332,7 @@ def _parts(tile: Tile, rows: int) -> PartsShape:
 
 
 def slices(tile: Tile, rows: int, blocks: int, k: int, multiprocessors: int) -> int:
-    """Into how many slices K is best cut where C alone has `blocks`.
+    """Into how many slices K is best cut where C alone has `blocks` blocks of `rows` rows.
 
     Blocks run in waves. Each takes as long as the bytes of B in a slice, and a constant to start and to end.
     """
@@ -346,7 +347,7 @@ def slices(tile: Tile, rows: int, blocks: int, k: int, multiprocessors: int) -> 
 
 
 def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    """One launch. Where K is cut: the sums of each slice, and a counter for each block of C."""
+    """One launch. Grid: blocks, slices of K, matrices. Workspace, if K is cut: sums per slice, a counter per block."""
     rows = rows_of(tile, variant)
     blocks = -(-problem.n // tile.bn) * -(-problem.m // rows)
     of_batch = blocks * problem.batch
@@ -358,6 +359,6 @@ def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) 
 
 
 def shared_bytes(tile: Tile, variant: Variant) -> int:
-    """Bytes of the ring of A, or of the parts of the sums that take its place."""
+    """Bytes of shared memory per block: the ring of A, or the parts of the sums that take its place."""
     rows = rows_of(tile, variant)
     return max(tile.stages * rows * (tile.bk + _PADDING), math.prod(_parts(tile, rows).shape)) * FLOAT_BYTES

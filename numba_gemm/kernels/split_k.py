@@ -11,7 +11,7 @@ threads of the device for the additions, in an order that is fixed; the results 
 that is not split goes straight to C, and no second launch follows.
 (Rung 8 splits the same work more evenly, and adds up less; a block may have to wait there, and adds alone.)
 
-Tiles are smaller than rung 7's, with two blocks a multiprocessor: one computes while the other begins or ends, and
+Tiles are smaller than rung 7's, with two blocks per multiprocessor: one computes while the other begins or ends, and
 there is less to add. Cost besides rung 7's: each block writes BM · BN floats, which are read once; and a launch.
 """
 
@@ -52,7 +52,7 @@ DEFAULT_TILE = Tile(bm=128, bn=128, bk=16, tm=8, tn=8, stages=2, wm=64, wn=32)
 SIGNATURE = WITH_WORKSPACE
 
 #: Fewest segments of K that are worth a block of their own: to write and read again 128 × 128 sums takes about as long
-#: as one of 16 k (128 KB at some 48 bytes a cycle, against 128 · 128 · 16 multiply-adds at 128), and so do the first
+#: as one of 16 k (128 KB at some 48 bytes per cycle, against 128 · 128 · 16 multiply-adds at 128), and so do the first
 #: copies, which nothing hides.
 _LEAST_SEGMENTS = 4
 
@@ -73,7 +73,7 @@ def make_kernel(tile: Tile, variant: Variant):
 
 
 def make_split_kernel(tile: Tile, variant: Variant, deliver: Any):
-    """The kernel whose blocks each sum a part of K, and give it to `deliver`."""
+    """The kernel whose blocks each sum a part of K, and give it to `deliver`, with arguments as in `make_kernel`."""
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     A_COPY, B_COPY = copy_shapes(tile, variant)
     A_BUFFERS = (tile.stages, tile.bk, A_COPY.row)
@@ -85,10 +85,10 @@ def make_split_kernel(tile: Tile, variant: Variant, deliver: Any):
 
     @cuda.jit(**launch_bounds(tile.threads, resident_blocks(tile)))
     def sgemm_split_k(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch, sums, flags, matrices):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_BUFFERS, 0)
-        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_BUFFERS, 0)  # (2, BK, BM or BM + 4)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)  # (2, BK, BN or BN + 4)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m, n = place(thread)
         tiles_n = (N + BN - ONE) // BN
@@ -129,7 +129,7 @@ def parts_of(tile: Tile, problem: Problem, multiprocessors: int) -> int:
 
 
 def block_per_part(tile: Tile, variant: Variant, problem: Problem, parts: int) -> LaunchConfig:
-    """Grid: tiles, parts, matrices."""
+    """The launch of a block for each part of each tile. Grid: tiles, parts, matrices."""
     tiles_n, tiles_m = tile.grid(problem.m, problem.n)
     return LaunchConfig((tiles_m * tiles_n, parts, problem.batch), (tile.threads, 1), shared_bytes(tile, variant))
 

@@ -1,4 +1,4 @@
-"""Copies between layouts: pad with zeros, crop, make contiguous. One thread an element.
+"""Copies between layouts: pad with zeros, crop, make contiguous. One element per thread and turn.
 
 Rungs 2 to 5 take whole tiles of contiguous memory. Anything else is brought into that form by this
 kernel and brought back by it: `target[i, j] = source[i, j]`, and 0 where the source has no such element.
@@ -24,7 +24,7 @@ def make_kernel():
     ROWS, COLUMNS = np.uint32(BLOCK_ROWS), np.uint32(BLOCK_COLUMNS)
 
     @cuda.jit
-    def copy_matrix(source, target):
+    def copy_matrix(source, target):  # both with any strides; the target's shape decides
         col = uint32(cuda.blockIdx.x) * COLUMNS + uint32(cuda.threadIdx.x)
         first_row = uint32(cuda.blockIdx.y) * ROWS + uint32(cuda.threadIdx.y)
         if col < target.shape[1]:
@@ -39,7 +39,7 @@ def make_kernel():
 
 
 def step(source: Array, target: Array) -> Step:
-    """The launch that copies; the target has an element."""
+    """The launch that copies `source` into `target`, matrices of any shapes and strides; the target is not empty."""
     rows, columns = target.shape
     grid = (-(-columns // BLOCK_COLUMNS), min(-(-rows // BLOCK_ROWS), MAX_GRID_Y))
     return Step(Kernel(make_kernel, (), STAGING), LaunchConfig(grid, (BLOCK_COLUMNS, BLOCK_ROWS)), (source, target))

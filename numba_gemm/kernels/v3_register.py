@@ -8,7 +8,7 @@
     of As        ││ │ in registers  │   an outer product
                  └┘└────────────────┘
 
-Cost: 128×128 outputs a block give I = 128·128 / (2·(128+128)) = 32 FLOP/B of global memory, and
+Cost: 128×128 outputs per block give I = 128·128 / (2·(128+128)) = 32 FLOP/B of global memory, and
 8·8 / (2·(8+8)) = 2 FLOP/B of shared memory, eight times rung 2. The price is registers: 64 accumulators,
 16 fragment values and the addresses, within the 128 that two blocks of 256 threads leave each thread.
 What is left: elements are still copied one by one, and computing waits for copying.
@@ -35,7 +35,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """Whole copies an element at a time, static shared memory."""
+    """Copies of whole rows, one float per thread at a time, static shared memory; else ValueError."""
     tile.require_scalar_copies()
     tile.require_stages(1, 1)
     tile.require_static_shared()
@@ -43,56 +43,61 @@ def check(tile: Tile) -> None:
 
 @cache
 def make_kernel(tile: Tile):
-    return make_register_kernel(tile, a_row=tile.bk)
+    return make_register_kernel(tile, a_stride=tile.bk)
 
 
-def make_register_kernel(tile: Tile, a_row: int) -> Any:
-    """The kernel with rows of `a_row` floats in As: BK, or more than the tile fills."""
+def make_register_kernel(tile: Tile, a_stride: int) -> Any:
+    """The kernel whose As[BM][a_stride] has rows of `a_stride` floats: BK, or more than the tile fills."""
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
-    TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
-    THREADS_N = np.uint32(tile.bn // tile.tn)
-    A_TILE = (tile.bm, a_row)
+    TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)  # new: outputs per thread
+    THREADS_N = np.uint32(tile.bn // tile.tn)  # new: threads beside each other along N
+    A_TILE = (tile.bm, a_stride)
     B_TILE = (tile.bk, tile.bn)
     ACC = (tile.tm, tile.tn)
     A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
+    # new: a block has fewer threads than a tile has elements, and copies some rows at a time.
     a_step, b_step = tile.threads // tile.bk, tile.threads // tile.bn
     A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
     A_COPIES, B_COPIES = np.uint32(tile.bm // a_step), np.uint32(tile.bk // b_step)  # … this many times
 
+    # new: one step of k. In a function of its own, so that `unroll` can write out all BK of them.
     @device_function
     def outer_product(k, As, Bs, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)  # new: values that wait in registers
-        b = cuda.local.array(B_FRAGMENT, float32)
+        # new: fragments, values that wait in registers
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[m + i, k]
         for j in range(TN):
             b[j] = Bs[k, n + j]
         for i in range(TM):
             for j in range(TN):
-                acc[i, j] += a[i] * b[j]
+                acc[i, j] += a[i] * b[j]  # new: each with each
 
-    tile_product = unroll(outer_product, tile.bk)
+    tile_product = unroll(outer_product, tile.bk)  # new: straight-line code, in which each k is a constant
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_v3(A, B, C):
-        As = cuda.shared.array(A_TILE, float32, 16)
-        Bs = cuda.shared.array(B_TILE, float32, 16)
-        acc = cuda.local.array(ACC, float32)  # new: TM × TN outputs, all in registers
-        thread = uint32(cuda.threadIdx.x)
-        m = thread // THREADS_N * TM
+    def sgemm_v3(A, B, C):  # (M, K), (K, N), (M, N)
+        As = cuda.shared.array(A_TILE, float32, 16)  # (BM, a_stride)
+        Bs = cuda.shared.array(B_TILE, float32, 16)  # (BK, BN)
+        # new: the thread's outputs, all in registers
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        thread = uint32(cuda.threadIdx.x)  # new: numbered along one axis, since copying and computing divide them anew
+        m = thread // THREADS_N * TM  # new: the corner of its outputs
         n = thread % THREADS_N * TN
         row0 = uint32(cuda.blockIdx.y) * BM
         col0 = uint32(cuda.blockIdx.x) * BN
-        a_row, a_col = thread // BK, thread % BK  # new: what this thread copies first
+        a_row, a_col = thread // BK, thread % BK  # new: the element that it copies first
         b_row, b_col = thread // BN, thread % BN
 
         for i in range(TM):
             for j in range(TN):
                 acc[i, j] = float32(0)
 
+        K = uint32(A.shape[1])
         k0 = uint32(0)
-        while k0 < uint32(A.shape[1]):
-            for copy in range(A_COPIES):  # new: fewer threads than elements, so several each
+        while k0 < K:
+            for copy in range(A_COPIES):  # new: several elements per thread
                 r = a_row + copy * A_STEP
                 As[r, a_col] = A[row0 + r, k0 + a_col]
             for copy in range(B_COPIES):
@@ -100,13 +105,13 @@ def make_register_kernel(tile: Tile, a_row: int) -> Any:
                 Bs[r, b_col] = B[k0 + r, col0 + b_col]
             cuda.syncthreads()  # the tiles are complete before anyone reads them
 
-            tile_product(As, Bs, m, n, acc)
+            tile_product(As, Bs, m, n, acc)  # new: TM · TN multiply-adds for each k
             cuda.syncthreads()  # everyone has read them before anyone overwrites them
             k0 = uint32(k0 + BK)
 
         for i in range(TM):
             for j in range(TN):
-                C[row0 + m + i, col0 + n + j] = acc[i, j]
+                C[row0 + m + i, col0 + n + j] = acc[i, j]  # new: all outputs of the thread
 
     return sgemm_v3
 

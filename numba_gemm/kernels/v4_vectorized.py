@@ -9,7 +9,7 @@
 
 Cost: bytes, intensity and shared traffic are those of rung 3. What falls is instructions: global reads
 and the writes of Bs and C by 4; and each thread's fragment of A is contiguous, two 16-byte
-reads a step. The transposed store of A pays with a 2-way bank conflict (4 stores against 512 FFMA).
+reads per step. The transposed store of A pays with a 2-way bank conflict (4 stores against 512 FFMA).
 Still left: the loads of the next tile do not start before this one is finished.
 """
 
@@ -34,7 +34,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """Rows of four floats wherever 16 bytes are read or written, static shared memory."""
+    """Rows of whole fours wherever 16 bytes are read or written, static shared memory; else ValueError."""
     tile.require_vector_copies()
     tile.require_stages(1, 1)
     tile.require_static_shared()
@@ -49,17 +49,17 @@ def make_kernel(tile: Tile):
     B_TILE = (tile.bk, tile.bn)
     ACC = (tile.tm, tile.tn)
     A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
-    VECTOR = np.uint32(4)
-    A_ROW, B_ROW = np.uint32(tile.bk // 4), np.uint32(tile.bn // 4)  # new: vectors in a row of the tile
+    VECTOR = np.uint32(4)  # new: floats in an access of 16 bytes
+    A_ROW, B_ROW = np.uint32(tile.bk // 4), np.uint32(tile.bn // 4)  # new: accesses that a row of the tile takes
     a_step, b_step = tile.threads // (tile.bk // 4), tile.threads // (tile.bn // 4)
     A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
     A_COPIES, B_COPIES = np.uint32(-(-tile.bm // a_step)), np.uint32(-(-tile.bk // b_step))  # … this many times
-    A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # else some threads have nothing to copy
+    A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # new: else some threads have nothing to copy
 
     @device_function
     def outer_product(k, As, Bs, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[k, m + i]  # new: contiguous, merged into 16-byte reads
         for j in range(TN):
@@ -71,30 +71,31 @@ def make_kernel(tile: Tile):
     tile_product = unroll(outer_product, tile.bk)
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_v4(A, B, C):
-        As = cuda.shared.array(A_TILE, float32, 16)
-        Bs = cuda.shared.array(B_TILE, float32, 16)
-        acc = cuda.local.array(ACC, float32)
+    def sgemm_v4(A, B, C):  # (M, K), (K, N), (M, N)
+        As = cuda.shared.array(A_TILE, float32, 16)  # (BK, BM)
+        Bs = cuda.shared.array(B_TILE, float32, 16)  # (BK, BN)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN
         row0 = uint32(cuda.blockIdx.y) * BM
         col0 = uint32(cuda.blockIdx.x) * BN
-        a_row, a_col = thread // A_ROW, thread % A_ROW * VECTOR
+        a_row, a_col = thread // A_ROW, thread % A_ROW * VECTOR  # new: the four floats that it copies first
         b_row, b_col = thread // B_ROW, thread % B_ROW * VECTOR
 
         for i in range(TM):
             for j in range(TN):
                 acc[i, j] = float32(0)
 
+        K = uint32(A.shape[1])
         k0 = uint32(0)
-        while k0 < uint32(A.shape[1]):
+        while k0 < K:
             for copy in range(A_COPIES):
                 r = a_row + copy * A_STEP
                 if A_WHOLE or r < BM:
-                    four = load4(A, (row0 + r, k0 + a_col))  # new: 16 bytes a load
+                    four = load4(A, (row0 + r, k0 + a_col))  # new: 16 bytes per load
                     for q in range(VECTOR):
-                        As[a_col + q, r] = four[q]
+                        As[a_col + q, r] = four[q]  # new: transposed
             for copy in range(B_COPIES):
                 r = b_row + copy * B_STEP
                 if B_WHOLE or r < BK:
@@ -108,7 +109,7 @@ def make_kernel(tile: Tile):
             k0 = uint32(k0 + BK)
 
         for i in range(TM):
-            for j in range(uint32(0), TN, VECTOR):  # new: 16 bytes a store
+            for j in range(uint32(0), TN, VECTOR):  # new: 16 bytes per store
                 four = (acc[i, j], acc[i, j + uint32(1)], acc[i, j + uint32(2)], acc[i, j + uint32(3)])
                 store4(C, (row0 + m + i, col0 + n + j), *four)
 

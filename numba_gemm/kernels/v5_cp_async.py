@@ -10,7 +10,7 @@ barrier, after which everybody's copies are visible and nobody still reads stage
 exactly that stage with tile t+S−1; and computes tile t. A turn commits a group even when nothing is
 left to copy: the wait counts groups, and a missing one would let it return too early.
 
-Cost: one barrier a tile instead of two; no staging registers; S·(BM+BN)·BK·4 = 24 KB of shared memory.
+Cost: one barrier per tile instead of two; no staging registers; S·(BM+BN)·BK·4 = 24 KB of shared memory.
 cp.async copies 16 bytes as they lie, so A stays As[m, k], and a fragment of it is a column, eight
 separate rows. The compiler reads four k of a row at once, so that the reads are as few and as wide as in rung 4;
 what is left is that the rows of two threads of a warp lie in the same banks.
@@ -40,7 +40,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """Rows of four floats wherever 16 bytes move; a ring that the waits of ptx/ reach."""
+    """Rows of whole fours wherever 16 bytes move, and no more stages than ptx/ has waits for; else ValueError."""
     tile.require_vector_copies()
     tile.require_stages(2, MAX_PENDING + 2)
 
@@ -51,13 +51,13 @@ def make_kernel(tile: Tile):
 
 
 def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
-    """The kernel over any of the three ways to cp.async."""
+    """The kernel over one of the three ways to cp.async, see `device.async_copy`."""
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
-    STAGES = np.uint32(tile.stages)
-    AHEAD = np.uint32((tile.stages - 1) * tile.bk)  # how far along K the copies are ahead
-    A_RING = (tile.stages, tile.bm, tile.bk)  # new: a tile a stage; A as it lies in memory
+    STAGES = np.uint32(tile.stages)  # new: tiles in shared memory at a time
+    AHEAD = np.uint32((tile.stages - 1) * tile.bk)  # new: how far along K the copies are ahead
+    A_RING = (tile.stages, tile.bm, tile.bk)  # new: a tile per stage, and A as it lies in memory
     B_RING = (tile.stages, tile.bk, tile.bn)
     B_OFFSET = tile.stages * tile.bm * tile.bk
     ACC = (tile.tm, tile.tn)
@@ -68,14 +68,14 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
     A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
     A_COPIES, B_COPIES = np.uint32(-(-tile.bm // a_step)), np.uint32(-(-tile.bk // b_step))  # … this many times
     A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # else some threads have nothing to copy
-    copy16, commit, wait = async_copy
+    copy16, commit, wait = async_copy  # new: cp.async
 
     @device_function
     def outer_product(k, As, Bs, stage, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
-            a[i] = As[stage, m + i, k]
+            a[i] = As[stage, m + i, k]  # new: of one stage
         for j in range(TN):
             b[j] = Bs[stage, k, n + j]
         for i in range(TM):
@@ -84,8 +84,9 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
 
     tile_product = unroll(outer_product, tile.bk)
 
+    # new: a tile sets off, and the thread goes on.
     @device_function
-    def start_copies(k0, stage, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):  # new: a tile sets off
+    def start_copies(k0, stage, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):
         for copy in range(A_COPIES):
             r = a_row + copy * A_STEP
             if A_WHOLE or r < BM:
@@ -96,11 +97,12 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
                 copy16(Bs, (stage, r, b_col), B, (k0 + r, col0 + b_col))
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_v5(A, B, C):
-        memory = cuda.shared.array(0, float32, 16)  # new: dynamic, so that it may pass 48 KB
-        As = shared_view(memory, A_RING, 0)
-        Bs = shared_view(memory, B_RING, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+    def sgemm_v5(A, B, C):  # (M, K), (K, N), (M, N)
+        # new: dynamic, as large as the launch says, so that it may pass 48 KB
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_RING, 0)  # (STAGES, BM, BK)
+        Bs = shared_view(memory, B_RING, B_OFFSET)  # (STAGES, BK, BN)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN
@@ -120,16 +122,18 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
                 acc[i, j] = float32(0)
 
         ready, free = uint32(0), STAGES - uint32(1)  # new: the stage to compute, and the one to refill
-        for k_ahead in range(AHEAD, K + AHEAD, BK):
-            wait()  # my copies of this tile have arrived …
+        # `range` here, `while` in other rungs: with that, the compiler finds the 128 registers too few and loads two
+        # values from local memory in each turn of the main loop (sm_90).
+        for k_ahead in range(AHEAD, K + AHEAD, BK):  # new: K runs S − 1 tiles ahead of what is computed
+            wait()  # new: my copies of this tile have arrived …
             cuda.syncthreads()  # … and everybody's; and everyone has read the tile before
 
             if k_ahead < K:
                 start_copies(k_ahead, free, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col)
-            commit()  # even if empty: the wait counts groups
+            commit()  # new: even if empty: the wait counts groups
 
             tile_product(As, Bs, ready, m, n, acc)
-            free = ready  # what has just been read is refilled next
+            free = ready  # new: what has just been read is refilled next
             ready = ready + uint32(1) if ready < STAGES - uint32(1) else uint32(0)
 
         for i in range(TM):

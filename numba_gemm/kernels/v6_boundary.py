@@ -8,12 +8,20 @@
         └─────┴─────┴──┘            K = 0 … K₁ ┊ BK ┊ BK ┊ BK: the odd tile first,
                                     so that the main loop never checks k
 
-cp.async takes the number of bytes to read, and zeroes the rest: an edge costs a compare and a select
-a copy, no branch. The kernel is compiled for whole shapes (no checks at all) and for others, for addresses that
-allow 16-byte accesses and for others, and for each layout of A and B: `device.tile_copy` brings every
-one into the same shared tile[k, line], which also makes both fragments contiguous again, as in rung 4.
+Six ideas, and where each of them is in this file:
 
-C = epilogue(activation(alpha · A·B + beta · C + bias)), for grid z matrices of a batch.
+    edges       `copy_a`, `copy_b`: cp.async takes the number of bytes to read and zeroes the rest, so an edge costs a
+                compare and a select per copy, no branch; `store`: outputs beyond M and N are not written
+    odd tile    `odd`, `copy_a_partial`, `copy_b_partial`: the first tile of K takes what is left of K by BK
+    layouts     `copy_shapes`: `device.tile_copy` brings A and B of any layout into the same shared tile[k, line], which
+                also makes both fragments contiguous again, as in rung 4
+    variants    `variant.whole`, `variant.vector`: a kernel of its own for whole shapes (no checks at all), and for
+                addresses that allow 16-byte accesses
+    batch       `batch`, `moved`: a matrix per layer of grid z; grid x has all tiles of it, `tile_m`
+    epilogue    `store`: C = epilogue(activation(alpha · A·B + beta · C + bias)), by `device.tile_store`
+
+Cost: bytes and intensity are those of rung 5; a copy that transposes moves 4 bytes where others move 16. What is left:
+of 100 instructions in the main loop 15 are not multiply-adds, and a warp's lanes stand in two rows of 16.
 """
 
 from __future__ import annotations
@@ -44,7 +52,7 @@ SIGNATURE = GENERAL
 
 
 def check(tile: Tile) -> None:
-    """A ring of stages, and lines that the block copies together."""
+    """Lines that the block copies together, and a ring of 2 … 8 stages; else ValueError."""
     tile.require_line_copies()
     tile.require_stages(2, 8)
 
@@ -55,23 +63,23 @@ def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
     STAGES = np.uint32(tile.stages)
-    A_COPY, B_COPY = copy_shapes(tile, variant)
-    A_RING = (tile.stages, tile.bk, A_COPY.row)
+    A_COPY, B_COPY = copy_shapes(tile, variant)  # new: for each layout a copy of its own
+    A_RING = (tile.stages, tile.bk, A_COPY.row)  # new: [k, line], whatever the layout; longer rows if transposed
     B_RING = (tile.stages, tile.bk, B_COPY.row)
     B_OFFSET = tile.stages * tile.bk * A_COPY.row
     ACC = (tile.tm, tile.tn)
     A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
     VECTOR = np.uint32(4)
-    WHOLE = variant.whole
+    WHOLE = variant.whole  # new: a constant, so that whole shapes have no code for edges
     PENDING = tile.stages - 2
-    copy_a, copy_a_partial = make_tile_copy(A_COPY)
+    copy_a, copy_a_partial = make_tile_copy(A_COPY)  # new: what lies outside arrives as 0
     copy_b, copy_b_partial = make_tile_copy(B_COPY)
-    store = make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
+    store = make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)  # new: epilogue, edges
 
     @device_function
     def outer_product(k, As, Bs, stage, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[stage, k, m + i]
         for j in range(TN):
@@ -88,15 +96,16 @@ def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
             store(C, row + i, column + j, M, N, acc, i, j, bias, alpha, beta)
 
     store_rows = unroll(store_row, tile.tm)
-    THROUGH_SHARED = through_shared
+    THROUGH_SHARED = through_shared  # for the detour of that name
     store_through_shared = make_shared_store(tile, store)
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
+    # A: (M, lead), transposed (K, lead). B: (K, lead), transposed (N, lead). C: (M, lead). bias: (N, stride) or (0, 1).
     def sgemm_v6(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_RING, 0)
-        Bs = shared_view(memory, B_RING, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_RING, 0)  # (STAGES, BK, BM or BM + 4)
+        Bs = shared_view(memory, B_RING, B_OFFSET)  # (STAGES, BK, BN or BN + 4)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN
@@ -104,7 +113,7 @@ def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
         tile_m = quotient(uint32(cuda.blockIdx.x), tiles_n)  # new: grid x alone may exceed 65535 blocks
         row0 = tile_m * BM
         col0 = (uint32(cuda.blockIdx.x) - tile_m * tiles_n) * BN
-        batch = int64(cuda.blockIdx.z)  # new: one matrix of a batch a layer of the grid
+        batch = int64(cuda.blockIdx.z)  # new: one matrix of a batch per layer of the grid
         A, B, C = moved(A, batch * a_batch), moved(B, batch * b_batch), moved(C, batch * c_batch)
 
         for i in range(TM):
@@ -153,11 +162,12 @@ def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
 
 
 def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """One launch: a block per tile along grid x, a matrix per layer of grid z; no workspace."""
     return general_launch(make_kernel, tile, variant, problem, shared_bytes(tile, variant))
 
 
 def copy_shapes(tile: Tile, variant: Variant) -> tuple[CopyShape, CopyShape]:
-    """How tiles of A and of B are copied."""
+    """How tiles of A and of B are copied, for the layouts and alignment of a variant."""
     return (
         CopyShape(tile.bm, tile.bk, tile.threads, variant.a_along_k, variant.vector, variant.whole),
         CopyShape(tile.bn, tile.bk, tile.threads, variant.b_along_k, variant.vector, variant.whole),
@@ -165,5 +175,5 @@ def copy_shapes(tile: Tile, variant: Variant) -> tuple[CopyShape, CopyShape]:
 
 
 def shared_bytes(tile: Tile, variant: Variant) -> int:
-    """Bytes of the rings of A and B, whose rows are longer where the copy transposes."""
+    """Bytes of dynamic shared memory per block: the rings of A and B, with longer rows where the copy transposes."""
     return tile.stages * tile.bk * sum(copy.row for copy in copy_shapes(tile, variant)) * FLOAT_BYTES

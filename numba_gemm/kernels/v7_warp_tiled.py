@@ -8,18 +8,18 @@
     │  4  │  5  │  6  │  7  │                                  │▒│       │▒│       │  and 2 times across
     └─────┴─────┴─────┴─────┘   a group of 4 × 4 each          └─┴───────┴─┴───────┘
 
-A warp reads 4 groups of A or 8 of B at a time, next to each other, by 16 bytes a lane. The hardware serves such a
+A warp reads 4 groups of A or 8 of B at a time, next to each other, by 16 bytes per lane. The hardware serves such a
 load in two halves, and merges lanes that read the same address where their numbers differ in bit 0 or in
 bit 1. So lanes beside each other, with the same rows of A, differ in bit 0, and lanes below each other, with the
 same columns of B, in bits 1 and 2: each load takes two wavefronts.
 
 Each fragment is a pair: the one of step k + 1 is loaded while the one of step k is used. Two buffers then suffice
-for the tiles of K, and one barrier a tile: at its last step everybody has read all of one buffer, and what was
+for the tiles of K, and one barrier per tile: at its last step everybody has read all of one buffer, and what was
 copied into the other has arrived. The copies themselves are spread over the first two steps.
 
-Cost per output and k: 0.19 shared floats (rung 6: 0.25), 0.09 shared wavefronts a warp, and 0.047 bytes of A and B
-(0.063): 42.7 FLOP a byte. Of 100 instructions in the main loop 93 are FFMA (85), and none of these reads three
-registers of one bank. A thread has 206 registers, so an SM has 8 warps, few to hide a latency: the order of a
+Cost per output and k: 0.19 shared floats (rung 6: 0.25), 0.09 shared wavefronts per warp, and 0.047 bytes of A and B
+(0.063): 42.7 FLOP per byte. Of 100 instructions in the main loop 93 are FFMA (85), and none of these reads three
+registers of one bank. It takes 206 registers per thread, so an SM has 8 warps, few to hide a latency: the order of a
 thread's own instructions has to. What still limits it, by the profiler (notes/tuning.md): the other 7 instructions,
 fetching the 35 KB of code of an unrolled tile anew after each jump back, and the last, partial wave of blocks.
 """
@@ -66,14 +66,14 @@ COPY_STEPS = 2
 
 
 def check(tile: Tile) -> None:
-    """Warp tiles, two buffers, and copies of which every thread has as many."""
+    """Warp tiles, two buffers, and as many copies for each thread; else ValueError."""
     tile.require_warps()
     tile.require_steady_copies()
     tile.require_stages(2, 2)
 
 
 class BlockProduct(NamedTuple):
-    """Device functions for the tile of a block. Rung 8 has them in common."""
+    """Device functions for one block and one of its tiles, which rung 8 and split-K share with this rung."""
 
     #: thread → (m, n): row and column, in the block's tile, of the thread's first group.
     place: Any
@@ -85,7 +85,11 @@ class BlockProduct(NamedTuple):
 
 
 def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> BlockProduct:
-    """`store_four` does with four neighbouring outputs something else than `device.tile_store` does."""
+    """The three functions for a tile and a variant.
+
+    `store_four` (C, row, column, M, N, acc, i, j, bias, alpha, beta) takes acc[i, j … j + 3], four neighbouring outputs
+    of a thread, instead of the function of `device.tile_store`, which takes them through the epilogue to C.
+    """
     BK = np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     A_COPY, B_COPY = copy_shapes(tile, variant)
@@ -94,13 +98,14 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
     WHOLE = variant.whole
     LAST, PARTS = np.uint32(tile.bk - 1), np.uint32(COPY_STEPS)
     ZERO, ONE, TWO = (np.uint32(x) for x in (0, 1, 2))
-    place, row_of, column_of = make_places(tile)  # new
+    place, row_of, column_of = make_places(tile)  # new: which outputs of the block's tile a thread has
     copy_a, copy_a_partial = make_tile_copy(A_COPY)
     copy_b, copy_b_partial = make_tile_copy(B_COPY)
-    place_a, copy_a_part = make_steady_copy(A_COPY, COPY_STEPS)
+    place_a, copy_a_part = make_steady_copy(A_COPY, COPY_STEPS)  # new: in parts, with addresses worked out once
     place_b, copy_b_part = make_steady_copy(B_COPY, COPY_STEPS)
     store = store_four or make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
 
+    # new: of step k + 1, while those of step k are used.
     @device_function
     def load_fragments(k, As, Bs, buffer, m, n, a, b, half):
         for i in range(TM):
@@ -117,6 +122,7 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
             for j in range(TN - ONE, -1, -1):
                 acc[i + ONE, j] += a[half, i + ONE] * b[half, j]
 
+    # new: one step of k, with its part of the next tile's copies; the last one of a tile has the barrier instead.
     @device_function
     def step(k, A, B, As, Bs, As_mine, Bs_mine, ready, free, lines_a, lines_b, m, n, a, b, acc):
         if k < LAST:
@@ -142,8 +148,8 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
 
     @device_function
     def accumulate(A, B, As, Bs, row0, col0, M, N, first, second, end, thread, m, n, acc):
-        a = cuda.local.array(A_FRAGMENTS, float32)
-        b = cuda.local.array(B_FRAGMENTS, float32)
+        a = cuda.local.array(A_FRAGMENTS, float32)  # (2, TM)
+        b = cuda.local.array(B_FRAGMENTS, float32)  # (2, TN)
         if WHOLE:
             copy_a(A, As, ZERO, row0, M, first, thread)
             copy_b(B, Bs, ZERO, col0, N, first, thread)
@@ -182,7 +188,8 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
 
     @device_function
     def store_tile(C, row, column, M, N, acc, bias, alpha, beta):
-        if beta == float32(0):  # decided once: loads of C amid all stores would take the registers of the main loop
+        # new: decided once, because loads of C amid all stores would take the registers of the main loop.
+        if beta == float32(0):
             store_rows(C, row, column, M, N, acc, bias, alpha, float32(0))
         else:
             store_rows(C, row, column, M, N, acc, bias, alpha, beta)
@@ -203,12 +210,12 @@ def make_kernel(tile: Tile, variant: Variant):
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
     def sgemm_v7(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_BUFFERS, 0)
-        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_BUFFERS, 0)  # (2, BK, BM or BM + 4)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)  # (2, BK, BN or BN + 4)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
-        m, n = place(thread)
+        m, n = place(thread)  # new: by warps
         tiles_n = (N + BN - ONE) // BN
         row0 = quotient(uint32(cuda.blockIdx.x), tiles_n) * BM
         col0 = uint32(cuda.blockIdx.x) % tiles_n * BN
@@ -224,4 +231,5 @@ def make_kernel(tile: Tile, variant: Variant):
 
 
 def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
+    """One launch: a block per tile along grid x, a matrix per layer of grid z; no workspace."""
     return general_launch(make_kernel, tile, variant, problem, shared_bytes(tile, variant))

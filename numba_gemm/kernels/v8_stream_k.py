@@ -8,7 +8,7 @@
         2 2 2 2 2 2                     3 3 3 3 3·2 2           the tile, takes them
         3 3 3 3 3 3                     4 4 4 4 4 4 3
 
-A grid with a block a tile runs in waves, and the last wave takes as long as all others, however few tiles are left
+A grid with a block per tile runs in waves, and the last wave takes as long as all others, however few tiles are left
 for it. Here the segments of the tiles that are left stand in a line, which is cut into equal runs. A run that ends
 inside a tile leaves its sums in the workspace; the block with the next run adds them to its own, and so on, until one
 has the tile's last segment, and does the epilogue. The order of the additions is fixed: results do not change from
@@ -59,13 +59,12 @@ from numba_gemm.tile import LaunchConfig, Tile
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
 
-#: Threads of a multiprocessor, for the launch bound: 2 blocks of 256 (1 of them, see `Tile.resident_blocks`), or
-#: more of smaller ones.
+#: Threads per block for which `Tile.resident_blocks` is meant: of smaller blocks a multiprocessor takes more.
 _BLOCK_THREADS = 256
 
 
 def resident_blocks(tile: Tile) -> int:
-    """Blocks a multiprocessor: as many threads as the launch bound of 256-thread blocks asks for."""
+    """Blocks per multiprocessor: as many threads as the launch bound of 256-thread blocks asks for."""
     return tile.resident_blocks * max(1, _BLOCK_THREADS // tile.threads)
 
 
@@ -83,18 +82,21 @@ def make_kernel(tile: Tile, variant: Variant):
     ACC = (tile.tm, tile.tn)
     ZERO, ONE = np.uint32(0), np.uint32(1)
     place, accumulate, store = make_block_product(tile, variant)
-    write_sums, add_sums = make_slots(tile)
+    write_sums, add_sums = make_slots(tile)  # new: partial sums, in the workspace
+    # new: which segments of which tiles a block does; the host computes with the same functions.
     whole_of, part_of = device_function(whole_tiles), device_function(part_of_block)
 
     @cuda.jit(**launch_bounds(tile.threads, resident_blocks(tile)))
     def sgemm_v8(A, B, C, bias, M, N, K, alpha, beta, a_batch, b_batch, c_batch, sums, flags, matrices):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_BUFFERS, 0)
-        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_BUFFERS, 0)  # (2, BK, BM or BM + 4)
+        Bs = shared_view(memory, B_BUFFERS, B_OFFSET)  # (2, BK, BN or BN + 4)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        # new: blocks are numbered along one axis, whatever tiles there are.
         block, blocks = uint32(cuda.blockIdx.x), uint32(cuda.gridDim.x)
         part = ZERO
         while True:  # new: a block takes part after part, of any tile
+            # new: opaque, so that what follows from it is not kept in registers over the whole loop.
             thread = opaque(uint32(cuda.threadIdx.x))
             m, n = place(thread)
             tiles_m, tiles_n = (M + BM - ONE) // BM, (N + BN - ONE) // BN
@@ -133,7 +135,7 @@ def make_kernel(tile: Tile, variant: Variant):
 
 
 def _blocks(tile: Tile, problem: Problem, multiprocessors: int) -> tuple[int, int, int]:
-    """(blocks, tiles, segments a tile). There are never more blocks than segments."""
+    """(blocks, tiles, segments per tile). There are never more blocks than segments."""
     tiles_n, tiles_m = tile.grid(problem.m, problem.n)
     tiles, segments = problem.batch * tiles_m * tiles_n, max(1, -(-problem.k // tile.bk))
     resident = multiprocessors * resident_blocks(tile)
@@ -146,7 +148,7 @@ def _blocks(tile: Tile, problem: Problem, multiprocessors: int) -> tuple[int, in
 
 
 def steps(tile: Tile, variant: Variant, problem: Problem, multiprocessors: int) -> Launches:
-    """One launch; a slot of partial sums and a flag for each block, unless no tile is split."""
+    """One launch; workspace: BM · BN partial sums and a flag per block, unless no tile is split."""
     blocks, tiles, segments = _blocks(tile, problem, multiprocessors)
     split = whole_tiles(tiles, blocks, segments) != tiles
     workspace = sums_and_flags(blocks * tile.bm * tile.bn, blocks) if split else ()

@@ -6,7 +6,7 @@ read S − 1 turns later. B stays with cp.async.
 
 What it brings depends on how fragments of A are read: eight scalar reads for each k become two of 16 bytes, by the
 letter; but the compiler reads four k at once from As[m][k], so rung 5 has as many, and as many wavefronts. What it
-costs: 4 registers a thread on the way, and a load of 16 bytes and four stores a tile where rung 5 has one
+costs: 4 registers per thread on the way, and a load of 16 bytes and four stores per tile where rung 5 has one
 instruction.
 """
 
@@ -55,13 +55,13 @@ def make_kernel(tile: Tile):
     a_copies, b_copies = -(-tile.bm // a_step), -(-tile.bk // b_step)
     A_COPIES, B_COPIES = np.uint32(a_copies), np.uint32(b_copies)  # … this many times
     A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # else some threads have nothing to copy
-    A_STAGED = (a_copies, 4)
+    A_STAGED = (a_copies, 4)  # new: what waits in registers
     copy16, commit, wait = intrinsic(pending=tile.stages - 2)
 
     @device_function
     def outer_product(k, As, Bs, stage, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[stage, k, m + i]
         for j in range(TN):
@@ -94,12 +94,12 @@ def make_kernel(tile: Tile):
                     As[stage, a_col + q, r] = a_staged[copy, q]  # new: … and on, once they have arrived
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_cp_async_b(A, B, C):
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_RING, 0)
-        Bs = shared_view(memory, B_RING, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
-        a_staged = cuda.local.array(A_STAGED, float32)
+    def sgemm_cp_async_b(A, B, C):  # (M, K), (K, N), (M, N)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_RING, 0)  # (STAGES, BK, BM)
+        Bs = shared_view(memory, B_RING, B_OFFSET)  # (STAGES, BK, BN)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        a_staged = cuda.local.array(A_STAGED, float32)  # (A_COPIES, 4)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN

@@ -37,7 +37,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """As rung 5, with copies of A along m."""
+    """The constraints of rung 5, with copies of A along m; else ValueError."""
     v5_cp_async.check(tile)
     tile.require_k_major_copies()
 
@@ -64,8 +64,8 @@ def make_kernel(tile: Tile):
 
     @device_function
     def outer_product(k, As, Bs, stage, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[stage, k, m + i]
         for j in range(TN):
@@ -88,11 +88,12 @@ def make_kernel(tile: Tile):
                 copy16(Bs, (stage, r, b_col), B, (k0 + r, col0 + b_col))
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_cp_async_k_major(At, B, C):  # new: At[K, M]
-        memory = cuda.shared.array(0, float32, 16)
-        As = shared_view(memory, A_RING, 0)
-        Bs = shared_view(memory, B_RING, B_OFFSET)
-        acc = cuda.local.array(ACC, float32)
+    # new: A is given as its transpose At.
+    def sgemm_cp_async_k_major(At, B, C):  # (K, M), (K, N), (M, N)
+        memory = cuda.shared.array(0, float32, 16)  # flat
+        As = shared_view(memory, A_RING, 0)  # (STAGES, BK, BM)
+        Bs = shared_view(memory, B_RING, B_OFFSET)  # (STAGES, BK, BN)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN

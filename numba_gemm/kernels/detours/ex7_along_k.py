@@ -9,7 +9,7 @@ The source writes the inner loop this way, four k at a time; here the compiler d
 It has a price that the source's listing does not show. Rows of 64 floats all begin in bank 0: the 16 columns that a
 warp reads at once meet in four banks, and so do the stores that transpose B. A tile takes 17408 wavefronts of
 reads for 8192 FFMA of the block's warps, 11 times what their data would need and 5 times what the layout of `ex6`
-takes. An SM has one wavefront and up to four FFMA a cycle, so shared memory bounds this kernel at an eighth of the
+takes. An SM has one wavefront and up to four FFMA per cycle, so shared memory bounds this kernel at an eighth of the
 FP32 peak on 128 lanes. The source reports this step as faster than the one before; whatever it ran had another layout
 or other threads.
 """

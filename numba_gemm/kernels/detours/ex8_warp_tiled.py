@@ -4,7 +4,7 @@
 
 Two latencies, hidden the same way. The next tile is loaded into 4 + 4 registers before the arithmetic and stored after
 it; the fragments of the next k are read while those of this one are used. `ex8` has one buffer in shared memory, so
-two barriers a tile: all have read, and all have written. `ex9` has two, so one barrier, and 16 KB instead of 8. It is
+two barriers per tile: all have read, and all have written. `ex9` has two, so one barrier, and 16 KB instead of 8. It is
 one file: `Tile.stages` says which.
 
 A warp computes 64 × 32 outputs, its lanes 8 × 4; a thread's rows are 8 apart and its columns 4, so that lanes
@@ -13,8 +13,8 @@ latter transposed by the copy; the compiler reads four k at once. The source say
 layout that is not true: a tile takes 256 wavefronts for reads of A and 512 for B, where full ones would be 128
 each, and the transposing stores are 4-way. (Threads 16 columns to a warp would take 1024 for B, as in rung 4.)
 
-Reading four k at once also holds four k of both fragments in registers: 154 a thread, where the source counts
-8·8 + 8 + 8 = 80. So a block an SM, not three. Two blocks, with 128 registers, spilled 148 bytes.
+Reading four k at once also holds four k of both fragments in registers: 154 per thread, where the source counts
+8·8 + 8 + 8 = 80. So one block per SM, not three. Two blocks, with 128 registers, spilled 148 bytes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SMALL_TILE_EX9 = Tile(bm=32, bn=16, bk=8, tm=4, tn=4, stages=2, wm=32, wn=16)
 
 
 def check(tile: Tile) -> None:
-    """Warp tiles, copies of which every thread has as many, one buffer or two in static shared memory."""
+    """Warp tiles, as many copies for each thread, one buffer or two in static shared memory; else ValueError."""
     tile.require_warps()
     tile.require_prefetch_copies()
     tile.require_stages(1, 2)
@@ -115,16 +115,16 @@ def make_kernel(tile: Tile):
             for q in range(VECTOR):
                 Bs[buffer, b_col + copy * B_STEP + q, b_row] = b_staged[copy, q]  # transposed
 
-    # A block an SM: two would leave a thread 128 registers, and this one needs more.
+    # One block per SM: two would leave 128 registers per thread, and this kernel needs more.
     @cuda.jit(**launch_bounds(tile.threads, blocks_per_sm=1))
-    def sgemm_ex8(A, B, C):
-        As = cuda.shared.array(A_TILES, float32, 16)
-        Bs = cuda.shared.array(B_TILES, float32, 16)
-        acc = cuda.local.array(ACC, float32)
-        a = cuda.local.array(A_FRAGMENTS, float32)
-        b = cuda.local.array(B_FRAGMENTS, float32)
-        a_staged = cuda.local.array(A_STAGED, float32)
-        b_staged = cuda.local.array(B_STAGED, float32)
+    def sgemm_ex8(A, B, C):  # (M, K), (K, N), (M, N)
+        As = cuda.shared.array(A_TILES, float32, 16)  # (STAGES, BM, BK)
+        Bs = cuda.shared.array(B_TILES, float32, 16)  # (STAGES, BN, BK)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        a = cuda.local.array(A_FRAGMENTS, float32)  # (2, TM)
+        b = cuda.local.array(B_FRAGMENTS, float32)  # (2, TN)
+        a_staged = cuda.local.array(A_STAGED, float32)  # (A_COPIES, 4)
+        b_staged = cuda.local.array(B_STAGED, float32)  # (B_COPIES, 4)
         thread = uint32(cuda.threadIdx.x)
         warp, lane = thread // LANES, thread % LANES
         m = warp // WARPS_N * WM + lane // LANES_N  # the thread's first row; the next is LANES_M further

@@ -32,7 +32,7 @@ class Layout(NamedTuple):
 
 
 def rung_4_layout(tile: Tile) -> Layout:
-    """A transposed, B as it lies in memory, TN neighbouring columns a thread."""
+    """A transposed, B as it lies in memory, TN neighbouring columns per thread."""
     TN = np.uint32(tile.tn)
 
     @device_function
@@ -57,14 +57,14 @@ def a_by_row(k, m):
 
 
 def check(tile: Tile) -> None:
-    """As rung 4, for layouts that take as much shared memory."""
+    """The constraints of rung 4, for layouts that take as much shared memory; else ValueError."""
     tile.require_vector_copies()
     tile.require_stages(1, 1)
     tile.require_static_shared()
 
 
 def make_kernel_with_layout(tile: Tile, layout: Layout) -> Any:
-    """The kernel of rung 4 over any layout."""
+    """The kernel of rung 4, with the places in shared memory and the columns of a thread as `layout` says."""
     BM, BN, BK = np.uint32(tile.bm), np.uint32(tile.bn), np.uint32(tile.bk)
     TM, TN = np.uint32(tile.tm), np.uint32(tile.tn)
     THREADS_N = np.uint32(tile.bn // tile.tn)
@@ -80,8 +80,8 @@ def make_kernel_with_layout(tile: Tile, layout: Layout) -> Any:
 
     @device_function
     def outer_product(k, As, Bs, m, t, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[a_place(k, m + i)]
         for j in range(uint32(0), TN, VECTOR):
@@ -94,10 +94,10 @@ def make_kernel_with_layout(tile: Tile, layout: Layout) -> Any:
     tile_product = unroll(outer_product, tile.bk)
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_with_layout(A, B, C):
-        As = cuda.shared.array(A_TILE, float32, 16)
-        Bs = cuda.shared.array(B_TILE, float32, 16)
-        acc = cuda.local.array(ACC, float32)
+    def sgemm_with_layout(A, B, C):  # (M, K), (K, N), (M, N)
+        As = cuda.shared.array(A_TILE, float32, 16)  # (BK, BM), or as the layout says
+        Bs = cuda.shared.array(B_TILE, float32, 16)  # (BK, BN), or as the layout says
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         t = thread % THREADS_N
@@ -110,8 +110,9 @@ def make_kernel_with_layout(tile: Tile, layout: Layout) -> Any:
             for j in range(TN):
                 acc[i, j] = float32(0)
 
+        K = uint32(A.shape[1])
         k0 = uint32(0)
-        while k0 < uint32(A.shape[1]):
+        while k0 < K:
             for copy in range(A_COPIES):
                 r = a_row + copy * A_STEP
                 if A_WHOLE or r < BM:

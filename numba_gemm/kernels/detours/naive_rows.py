@@ -7,7 +7,7 @@
     B[k, col]  │ the same float for all 32 threads            │  one broadcast load
 
 The arithmetic, the instructions and the bytes that the formula asks for are those of rung 1; only who computes what
-differs, and with it what the hardware has to move: 33 sectors a step instead of 1 + 4, and 32 sectors instead
+differs, and with it what the hardware has to move: 33 sectors per step instead of 1 + 4, and 32 sectors instead
 of 4 for the store of C. Coalescing is a property of the map from threads to data, and nothing else shows it as plainly.
 """
 
@@ -38,15 +38,16 @@ def make_kernel(tile: Tile):
     BM, BN = np.uint32(tile.bm), np.uint32(tile.bn)
 
     @cuda.jit
-    def sgemm_naive_rows(A, B, C):
+    def sgemm_naive_rows(A, B, C):  # (M, K), (K, N), (M, N)
         row = uint32(cuda.blockIdx.y) * BM + uint32(cuda.threadIdx.x)  # new: x counts rows …
         col = uint32(cuda.blockIdx.x) * BN + uint32(cuda.threadIdx.y)  # new: … and y columns
 
+        K = uint32(A.shape[1])
         # The last blocks reach past the edge of C.
         if row < uint32(C.shape[0]) and col < uint32(C.shape[1]):
             total = float32(0)
             k = uint32(0)
-            while k < uint32(A.shape[1]):
+            while k < K:
                 total += A[row, k] * B[k, col]
                 k += uint32(1)
             C[row, col] = total

@@ -4,7 +4,7 @@
 which block ex3 has; 16 is the size that its later steps use.)
 
 A warp now loads two floats of A, in two sectors, and 16 neighbouring floats of each row of B for both of its rows: two
-sectors as well. That is 2 + 2 sectors a step where rung 1 takes 1 + 4: what a warp touches is squarer, and it
+sectors as well. That is 2 + 2 sectors per step where rung 1 takes 1 + 4: what a warp touches is squarer, and it
 moves less for the same 32 multiply-adds. What holds it back stays: two load instructions for each FFMA.
 """
 

@@ -5,8 +5,8 @@ As are 128 floats, so both halves begin in the same bank and each store takes tw
 the halves are 4 · 132 mod 32 = 16 banks apart, and take one. Four, and not one, because rows then still
 begin at multiples of 16 bytes, which the reads of fragments need.
 
-What it brings: 32 wavefronts a tile for the stores of A instead of 64, beside 1280 for the reads of fragments: little.
-What it costs: 128 bytes of shared memory, and no instruction.
+What it brings: 32 wavefronts per tile for the stores of A instead of 64, beside 1280 for the reads of fragments, so
+little. What it costs: 128 bytes of shared memory, and no instruction.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PADDING = 4
 
 
 def check(tile: Tile) -> None:
-    """As rung 4, with room for the padding."""
+    """The constraints of rung 4, with room for four more floats per row of As; else ValueError."""
     tile.require_vector_copies()
     tile.require_stages(1, 1)
     tile.require_static_shared(padding=PADDING * tile.bk)
 
 
 def layout(tile: Tile) -> Layout:
-    """Longer rows of As."""
+    """The layout of rung 4 with rows of BM + PADDING floats in As."""
     return rung_4_layout(tile)._replace(a_tile=(tile.bk, tile.bm + PADDING))
 
 

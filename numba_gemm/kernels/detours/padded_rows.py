@@ -5,9 +5,9 @@ floats apart, in the same bank; with 9 they are 72 apart, 8 banks. So says the r
 what the cure costs: rows of 9 floats do not begin at multiples of 16 bytes, so no 16-byte reads.
 
 The machine code has it otherwise. A thread's 8 rows of 9 floats are 72 floats in one piece, which begins at a multiple
-of 16 bytes: the compiler reads all of it, padding included, by 18 accesses of 16 bytes a tile where rung 3 has 16. A
-16-byte read of two addresses a warp takes two wavefronts with and without padding, so there is no conflict to
-cure. But the stores of A, free of conflicts in rung 3, now take 64 wavefronts a tile instead of 32: rows of
+of 16 bytes: the compiler reads all of it, padding included, by 18 accesses of 16 bytes per tile where rung 3 has 16. A
+16-byte read of two addresses per warp takes two wavefronts with and without padding, so there is no conflict to
+cure. But the stores of A, free of conflicts in rung 3, now take 64 wavefronts per tile instead of 32: rows of
 9 floats meet in a bank after 32. All in all 96 + 1312 wavefronts instead of 64 + 1280.
 """
 
@@ -30,7 +30,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """As rung 3, with room for the padding."""
+    """The constraints of rung 3, with room for one more float per row of As; else ValueError."""
     tile.require_scalar_copies()
     tile.require_stages(1, 1)
     tile.require_static_shared(padding=tile.bm)
@@ -38,7 +38,7 @@ def check(tile: Tile) -> None:
 
 @cache
 def make_kernel(tile: Tile):
-    return make_register_kernel(tile, a_row=tile.bk + 1)
+    return make_register_kernel(tile, a_stride=tile.bk + 1)
 
 
 steps = plain_steps(make_kernel, TRAITS)

@@ -2,13 +2,13 @@
 
     turn t:  load tile t+1 → registers │ compute tile t from buffer t mod 2 │ registers → other buffer │ barrier
 
-The loads set off before the arithmetic and are needed after it, so a turn of 512 FFMA a thread hides their latency.
-There are two buffers, so nobody overwrites what others still read, and one barrier a tile does where rung 4 has two.
+The loads set off before the arithmetic and are needed after it, so a turn of 512 FFMA per thread hides their latency.
+There are two buffers, so nobody overwrites what others still read, and one barrier per tile does where rung 4 has two.
 The order has to be enforced: left alone, the compiler moves the loads down to the stores, behind all of the arithmetic,
 and the kernel is right, but nothing is hidden. A barrier of the warp after the loads, one instruction, keeps them.
 
-What it costs: 8 registers a thread for the floats on their way, where rung 4 fills 128 nearly by itself, and twice
-the shared memory, 16 KB. The data still pass registers, and the stores that cp.async does without stay: 5 a tile.
+What it costs: 8 registers per thread for the floats on their way, where rung 4 fills 128 nearly by itself, and twice
+the shared memory, 16 KB. The data still pass registers, and the stores that cp.async does without stay: 5 per tile.
 Works on every GPU.
 """
 
@@ -36,7 +36,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """As rung 4, with two buffers in static shared memory."""
+    """The constraints of rung 4, with two buffers in static shared memory; else ValueError."""
     tile.require_vector_copies()
     tile.require_stages(2, 2)
     tile.require_static_shared()
@@ -58,13 +58,13 @@ def make_kernel(tile: Tile):
     a_copies, b_copies = -(-tile.bm // a_step), -(-tile.bk // b_step)
     A_COPIES, B_COPIES = np.uint32(a_copies), np.uint32(b_copies)  # … this many times
     A_WHOLE, B_WHOLE = tile.bm % a_step == 0, tile.bk % b_step == 0  # else some threads have nothing to copy
-    A_STAGED, B_STAGED = (a_copies, 4), (b_copies, 4)
+    A_STAGED, B_STAGED = (a_copies, 4), (b_copies, 4)  # new: what waits in registers
     ZERO, ONE = np.uint32(0), np.uint32(1)
 
     @device_function
     def outer_product(k, As, Bs, buffer, m, n, acc):
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         for i in range(TM):
             a[i] = As[buffer, k, m + i]
         for j in range(TN):
@@ -104,12 +104,12 @@ def make_kernel(tile: Tile):
                     Bs[buffer, r, b_col + q] = b_staged[copy, q]
 
     @cuda.jit(**launch_bounds(tile.threads, tile.resident_blocks))
-    def sgemm_register_prefetch(A, B, C):
-        As = cuda.shared.array(A_TILES, float32, 16)
-        Bs = cuda.shared.array(B_TILES, float32, 16)
-        acc = cuda.local.array(ACC, float32)
-        a_staged = cuda.local.array(A_STAGED, float32)
-        b_staged = cuda.local.array(B_STAGED, float32)
+    def sgemm_register_prefetch(A, B, C):  # (M, K), (K, N), (M, N)
+        As = cuda.shared.array(A_TILES, float32, 16)  # (2, BK, BM)
+        Bs = cuda.shared.array(B_TILES, float32, 16)  # (2, BK, BN)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        a_staged = cuda.local.array(A_STAGED, float32)  # (A_COPIES, 4)
+        b_staged = cuda.local.array(B_STAGED, float32)  # (B_COPIES, 4)
         thread = uint32(cuda.threadIdx.x)
         m = thread // THREADS_N * TM
         n = thread % THREADS_N * TN

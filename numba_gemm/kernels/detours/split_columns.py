@@ -4,8 +4,8 @@
     here:               4t 4t+1 4t+2 4t+3             64+4t 64+4t+1 64+4t+2 64+4t+3
 
 A 16-byte read of B by neighbouring threads then takes neighbouring 16 bytes: the starts 0, 4, 8 … go through all 32
-banks, where 0, 8, 16, 24, 0 … use only half of them. The reads of B fall from 1024 wavefronts a tile to 512, all reads
-from 1280 to 768, and a warp stores C in pieces of 256 bytes in a row without gaps. It costs nothing: the same
+banks, where 0, 8, 16, 24, 0 … use only half of them. The reads of B fall from 1024 wavefronts per tile to 512, all
+reads from 1280 to 768, and a warp stores C in pieces of 256 bytes in a row without gaps. It costs nothing: the same
 instructions, shared memory and registers within a few.
 """
 

@@ -7,7 +7,7 @@ A swizzle does what padding does without its memory: within a row it is a permut
 that a reader computes it as easily as a writer. It has to move whole chunks. On single floats, x xor (x >> 3), it is a
 permutation too, but tears the four floats of a 16-byte access apart.
 
-It takes the conflicts of B that `split_columns` takes: 512 wavefronts a tile instead of 1024. The address arithmetic
+It takes the conflicts of B that `split_columns` takes: 512 wavefronts per tile instead of 1024. The address arithmetic
 that it is said to cost is done once, before the main loop, which has the instructions of rung 4, one by one.
 """
 
@@ -29,14 +29,14 @@ from numba_gemm.tile import Tile
 
 __all__ = ["DEFAULT_TILE", "SIGNATURE", "SMALL_TILE", "STRUCTURE", "TRAITS", "check", "make_kernel", "steps"]
 
-SMALL_TILE = Tile(bm=8, bn=64, bk=4, tm=4, tn=8)  # 16 chunks a row: with 8 or fewer nothing would move
+SMALL_TILE = Tile(bm=8, bn=64, bk=4, tm=4, tn=8)  # 16 chunks per row: with 8 or fewer nothing would move
 TRAITS = Traits(alignment=16)
 STRUCTURE = replace(v4_vectorized.STRUCTURE, swizzled=True)
 SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """As rung 4; rows of Bs are a power of two long, so that the exclusive or stays inside them."""
+    """The constraints of rung 4, and rows of Bs of a power of two, inside which XOR stays; else ValueError."""
     layouts.check(tile)
     if tile.bn & (tile.bn - 1):
         raise ValueError(f"{tile}: bn = {tile.bn} is not a power of two; the swizzle would leave the row")

@@ -4,14 +4,14 @@ Each thread computes TM × TN outputs, straight from global memory: for each k i
 TN of a row of B, and multiplies each with each. `thread_tile` has 8 × 8 outputs, `thread_tile_4` 4 × 4; the file is
 the same. Loads past the edge give 0, stores past it do not happen, so any shape is taken as it is.
 
-    a thread, a step of k      naive   4 × 4   8 × 8
+    per thread and step of k   naive   4 × 4   8 × 8
     loads : multiply-adds        2:1    8:16   16:64
-    FLOP a byte of loads        0.25       1       2
+    FLOP per byte of loads       0.25       1       2
 
 Load instructions fall by 4 and 8, sectors do not: lanes beside each other now lie TN floats apart, so a load of B
 touches 8 sectors (4 × 4) or 16 (8 × 8) where a coalesced one has 2, and uses a quarter or an eighth of each. Other
 loads of the same step use the rest, if the L1 still holds it. The price is registers, for accumulators, addresses and
-what lies inside: 47 a thread (4 × 4) and 124 (8 × 8) on sm_90, where the source has 39 and 114 by another compiler.
+what lies inside: 47 per thread (4 × 4) and 124 (8 × 8) on sm_90, where the source has 39 and 114 by another compiler.
 Shared memory is what rung 3 adds to this: coalesced copies, and one fetch for the whole block.
 """
 
@@ -34,7 +34,7 @@ SIGNATURE = PLAIN
 
 
 def check(tile: Tile) -> None:
-    """A register tile a thread; K is not tiled."""
+    """A register tile per thread, and K in one piece: ValueError unless bk = stages = 1."""
     if (tile.bk, tile.stages) != (1, 1):
         raise ValueError(f"{tile}: this kernel has no shared memory and takes bk = stages = 1")
 
@@ -47,10 +47,10 @@ def make_kernel(tile: Tile):
     A_FRAGMENT, B_FRAGMENT = tile.tm, tile.tn
 
     @cuda.jit
-    def sgemm_thread_tile(A, B, C):
-        acc = cuda.local.array(ACC, float32)
-        a = cuda.local.array(A_FRAGMENT, float32)
-        b = cuda.local.array(B_FRAGMENT, float32)
+    def sgemm_thread_tile(A, B, C):  # (M, K), (K, N), (M, N)
+        acc = cuda.local.array(ACC, float32)  # (TM, TN)
+        a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
+        b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)
         row = uint32(cuda.blockIdx.y) * BM + uint32(cuda.threadIdx.y) * TM
         col = uint32(cuda.blockIdx.x) * BN + uint32(cuda.threadIdx.x) * TN
         M, N, K = uint32(C.shape[0]), uint32(C.shape[1]), uint32(A.shape[1])

@@ -1,9 +1,9 @@
 """Rung 6 with outputs that go to C through shared memory, whole rows of the tile at a time.
 
-A thread's outputs are TN neighbours in each of TM rows. Stored from registers, 16 bytes a thread, the threads of a warp
-reach every TN-th float of a row at a time: with TN = 8, half of each 32-byte sector. Here what a warp stores at once is
-whole lines of 128 bytes, see `device.shared_store`. The price: two barriers for each of a thread's rows, and each
-output passes shared memory once.
+A thread's outputs are TN neighbours in each of TM rows. Stored from registers, 16 bytes per thread, the threads of a
+warp reach every TN-th float of a row at a time: with TN = 8, half of each 32-byte sector. Here what a warp stores at
+once is whole lines of 128 bytes, see `device.shared_store`. The price: two barriers for each of a thread's rows, and
+each output passes shared memory once.
 
 It pays where there is little else: a few per cent at K = 64, and at 4096³ it costs a tenth (benchmarks/README.md has
 the figures). The L2 collects the halves of a sector before they go to memory, and rung 6 leaves it at that.
