@@ -20,6 +20,9 @@ from numba_gemm.ladder import Version
 from numba_gemm.problem import Operand
 from numba_gemm.tile import Tile
 
+#: Kernels count rows, columns and k as uint32, up to the end of the last tile.
+MAX_EXTENT = 2**32 - 2**16
+
 
 def scalar(name: str, value: Any) -> float:
     """An alpha or beta as the float32 value that the kernel gets.
@@ -34,7 +37,7 @@ def scalar(name: str, value: Any) -> float:
     try:
         wide = float(value)
     except OverflowError:  # an int beyond float64
-        wide = math.copysign(math.inf, value)
+        wide = math.inf if value > 0 else -math.inf
     return ctypes.c_float(wide).value  # as NumPy rounds, in a tenth of the time
 
 
@@ -48,8 +51,9 @@ def check_extent(name: str, value: Any) -> None:
     """Raises TypeError or ValueError unless it is an int ≥ 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} is {value!r}, of type {type(value).__name__}; it must be an int")
-    if value < 0:
-        raise ValueError(f"{name} is {value}; it must be at least 0")
+    if not 0 <= value <= MAX_EXTENT:
+        limit = "at least 0" if value < 0 else f"at most {MAX_EXTENT}, since kernels count in 32 bits"
+        raise ValueError(f"{name} is {value}; it must be {limit}")
 
 
 def check_tile_type(tile: Any) -> None:
@@ -100,6 +104,10 @@ def output_shape(a: Operand, b: Operand, trans_a: bool, trans_b: bool) -> tuple[
         raise ValueError(
             f"the inner dimensions differ: a{'ᵀ' if trans_a else ''} is {m} × {k} and "
             f"b{'ᵀ' if trans_b else ''} is {k_of_b} × {n}"
+        )
+    if max(m, n, k) > MAX_EXTENT:
+        raise ValueError(
+            f"M, N, K are {m}, {n}, {k}; they must be at most {MAX_EXTENT}, since kernels count in 32 bits"
         )
     if len(shape_a) == len(shape_b) == 2:
         return m, n

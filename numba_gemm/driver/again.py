@@ -75,6 +75,8 @@ def _again(same_kind: Callable[..., bool], product: Product, new_c: outputs.Make
             at_c = c.data_ptr()
         else:
             c, at_c = new_c()
+        if not (at_a and at_b and at_c):  # a tensor whose storage has been given back
+            return None
         # The kernel was chosen for exactly these alignments.
         if (at_a | at_b | at_c) % multiple or (not all_aligned and _alignments(at_a, at_b, at_c) != aligned):
             return None
@@ -91,7 +93,7 @@ def _again(same_kind: Callable[..., bool], product: Product, new_c: outputs.Make
             return None
         at_bias = bias.data_ptr()
         from_c = at_bias - at_c
-        if at_bias % FLOAT_BYTES or below_bias < from_c < above_bias:
+        if not at_bias or at_bias % FLOAT_BYTES or below_bias < from_c < above_bias:
             return None
         product(at_a, at_b, at_c, at_bias, alpha, beta, stream)
         return c

@@ -38,7 +38,8 @@ def as_operand(array: Any, name: str, stream: int) -> Operand:
     if read is None:
         read = _readers[kind] = _reader_of(kind)
     operand = read(array, name, stream)
-    if operand.pointer % FLOAT_BYTES or not _has_lines(operand.shape, operand.strides):
+    pointer = operand.pointer
+    if not pointer or pointer % FLOAT_BYTES or not _has_lines(operand.shape, operand.strides):
         _refuse_layout(operand)
     return operand
 
@@ -100,7 +101,8 @@ def _from_array_interface(array: Any, interface: dict[str, Any], name: str) -> O
     if interface.get("mask") is not None:
         raise TypeError(f"{name} has a mask, which a kernel would ignore; pass the data without it")
     shape = tuple(int(extent) for extent in interface["shape"])
-    byte_strides = interface.get("strides")
+    # Numba's interface calls a broadcast view contiguous; the array itself knows better.
+    byte_strides = array.strides if getattr(array, "__cuda_ndarray__", False) is True else interface.get("strides")
     strides = _contiguous(shape) if byte_strides is None else _element_strides(byte_strides, name)
     pointer, read_only = interface["data"]
     producer_stream = interface.get("stream")
@@ -137,10 +139,17 @@ def _from_dlpack(array: Any, name: str, stream: int) -> Operand:
         pointer=int(view.ptr),
         shape=shape,
         strides=_contiguous(shape) if view.strides is None else tuple(view.strides),
-        read_only=bool(view.readonly),
+        read_only=bool(view.readonly) or _is_immutable(array),
         device=int(device) if math.prod(shape) else None,
         owner=(array, view),
     )
+
+
+def _is_immutable(array: Any) -> bool:
+    """Whether a producer says by its array interface that nobody may write; JAX's DLPack export does not say so."""
+    interface = getattr(array, "__cuda_array_interface__", None)
+    data = interface.get("data") if isinstance(interface, dict) else None
+    return bool(data is not None and data[1]) or type(array).__module__.partition(".")[0] in ("jax", "jaxlib")
 
 
 def _require_float32(dtype: Any, name: str) -> None:
@@ -174,6 +183,11 @@ def _has_lines(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _refuse_layout(operand: Operand) -> None:
+    if operand.pointer == 0 and operand.size:
+        raise ValueError(
+            f"{operand.name} has {operand.size} elements and no memory: its pointer is null. Pass an array with "
+            "its data, not a wrapper or a stand-in for one"
+        )
     if operand.pointer % FLOAT_BYTES:
         raise ValueError(
             f"{operand.name} starts at address {operand.pointer:#x}, which is not a multiple of {FLOAT_BYTES}; "

@@ -6,7 +6,7 @@ from support.cases import own_layout
 from support.guarded import Guarded
 from support.refusal import K, M, N, ones, refused
 
-from numba_gemm import VERSIONS, Tile, ladder, sgemm
+from numba_gemm import VERSIONS, Tile, ladder, plan, sgemm
 from numba_gemm.auto import database
 from numba_gemm.driver import cuda_api
 
@@ -188,3 +188,13 @@ def test_layouts_without_padding(version, name, layout):
     refused(ValueError, *expected, **views, version=version.name, pad=False)
     for key, array in arrays.items():
         array.assert_untouched(key)
+
+
+# Numbers that no kernel has ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["m", "n", "k", "batch"])
+def test_extents_beyond_32_bits_are_refused(name):
+    sizes = {"m": 4, "n": 4, "k": 4, "batch": 4} | {name: 2**70}
+    with pytest.raises(ValueError, match=rf"{name} is {2**70}; it must be at most {2**32 - 2**16}"):
+        plan(**sizes)

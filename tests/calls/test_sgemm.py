@@ -147,3 +147,17 @@ def test_auto_with_its_defaults(rng):
     a, b = wide_integers(rng, 5, 9), units(rng, 9, 7)
     c = sgemm(cuda.to_device(a), cuda.to_device(b)).copy_to_host()
     assert_exact(c, a, b)
+
+
+BEYOND = {"10**400": (10**400, np.inf), "-10**400": (-(10**400), -np.inf), "1e39": (1e39, np.inf)}
+
+
+@pytest.mark.parametrize(("value", "expected"), BEYOND.values(), ids=BEYOND)
+def test_scalars_beyond_float32_are_infinite(value, expected):
+    a, b = (cuda.to_device(np.ones(shape, np.float32)) for shape in ((3, 2), (2, 4)))
+    tile = next(version for version in VERSIONS if version.number == 6).small_tile
+    found = sgemm(a, b, alpha=value, version=6, tile=tile).copy_to_host()
+    np.testing.assert_array_equal(found, np.full((3, 4), expected))
+    c = cuda.to_device(np.ones((3, 4), np.float32))
+    sgemm(a, b, c, beta=value, version=6, tile=tile)
+    np.testing.assert_array_equal(c.copy_to_host(), np.full((3, 4), expected))

@@ -7,10 +7,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numba import cuda
-from support.guarded import LAYOUTS, Guarded
+from support.checks import wide_integers
+from support.guarded import LAYOUTS, DeviceView, Guarded, pointer_of
 
+from numba_gemm import gemv, sgemm
 from numba_gemm.driver import operands
 from numba_gemm.driver.operands import as_operand, overlap, overlaps_itself
+from numba_gemm.ladder import find
 from numba_gemm.problem import Operand
 
 BASE = 0x10000
@@ -169,8 +172,89 @@ def test_an_array_interface_that_names_no_stream_gives_way_to_dlpack(version, by
 
     def from_dlpack(_array, name, stream):
         seen.append((name, stream))
-        return Operand(name, 0, (2, 3), (3, 1))
+        return Operand(name, 4096, (2, 3), (3, 1))
 
     monkeypatch.setattr(operands, "_from_dlpack", from_dlpack)
     assert as_operand(Both(version), "a", 7).shape == (2, 3)
     assert seen == ([("a", 7)] if by_dlpack else [])
+
+
+# Where a producer's object knows better than its protocol -------------------------------------------------------
+
+
+class Broadcast(DeviceView):
+    """As Numba's broadcast views are: the interface says contiguous, the attribute has the strides."""
+
+    __cuda_ndarray__ = True
+
+    def __init__(self, shape, byte_strides):
+        buffer = cuda.to_device(np.arange(64, dtype=np.float32))
+        super().__init__(buffer, data=(pointer_of(buffer), False), shape=shape, strides=None)
+        self.strides = byte_strides
+
+
+@pytest.mark.gpu
+def test_a_zero_batch_stride_of_a_numba_array_is_a_broadcast(rng):
+    host = np.arange(12, dtype=np.float32).reshape(3, 4)
+    b = wide_integers(rng, 4, 5)
+    for version in (6, 7, 8, "skinny", "split_k"):
+        c = sgemm(Broadcast((3, 3, 4), (0, 16, 4)), cuda.to_device(b), version=version)
+        np.testing.assert_array_equal(c.copy_to_host(), np.broadcast_to(host @ b, (3, 3, 5)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("version", ["auto", 1, 4, 6])
+def test_zero_strides_inside_a_matrix_are_refused(version):
+    good = cuda.to_device(np.ones((6, 6), np.float32))
+    for strides in ((0, 4), (16, 0)):
+        flat = Broadcast((6, 6), strides)
+        with pytest.raises(ValueError, match=r"strides of \((0, 1|4, 0)\) elements"):
+            sgemm(flat, good, version=version)
+        with pytest.raises(ValueError, match=r"strides of \((0, 1|4, 0)\) elements"):
+            sgemm(good, good, flat, version=version)
+
+
+@pytest.mark.gpu
+def test_an_output_that_is_a_broadcast_batch_is_refused():
+    a, b = cuda.to_device(np.ones((2, 3, 4), np.float32)), cuda.to_device(np.ones((4, 4), np.float32))
+    with pytest.raises(ValueError, match="overlaps itself"):
+        sgemm(a, b, Broadcast((2, 3, 4), (0, 16, 4)))
+
+
+@pytest.mark.gpu
+def test_an_immutable_array_is_no_output():
+    jax = pytest.importorskip("jax")
+    c = jax.numpy.zeros((4, 4), jax.numpy.float32)
+    a = cuda.to_device(np.ones((4, 4), np.float32))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="c is read-only"):
+            sgemm(a, a, c)
+    assert (np.asarray(c) == 0).all()
+    assert (sgemm(c, a).copy_to_host() == 0).all(), "it is an input like others"
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("place", ["a", "b", "c", "bias", "x", "y"])
+def test_elements_without_memory_are_refused(place):
+    def without(*shape):
+        return DeviceView(None, data=(0, False), shape=shape, strides=None)
+
+    def ones(*shape):
+        return cuda.to_device(np.ones(shape, np.float32))
+
+    def matrix(name):
+        return without(4, 4) if place == name else ones(4, 4)
+
+    def vector(name):
+        return without(4) if place == name else ones(4)
+
+    def call():
+        if place in ("x", "y"):
+            return gemv(ones(4, 4), vector("x"), vector("y"))
+        tile = find(6).small_tile
+        return sgemm(matrix("a"), matrix("b"), matrix("c"), bias=vector("bias"), version=6, tile=tile)
+
+    with pytest.raises(ValueError, match=rf"{place} has \d+ elements and no memory: its pointer is null"):
+        call()
+    found = sgemm(ones(4, 4), ones(4, 4), version=6, tile=find(6).small_tile)
+    assert found.copy_to_host().sum() == 64, "the context is alive"
