@@ -201,7 +201,7 @@ class Tile:
                 )
 
     def require_line_copies(self) -> None:
-        """Raises ValueError unless rows of A and columns of B can be copied along k and across, and outputs stored by fours."""
+        """ValueError unless copies of rows of A and columns of B, along k and across, and stores of fours, fit."""
         for name in ("bm", "bn", "tn"):
             if getattr(self, name) % 4:
                 raise ValueError(

@@ -1,6 +1,6 @@
 """Exercise 4: the grid. One line is wrong.
 
-The kernel is rung 1, one thread an output: the x of a thread is its column, so that the 32 threads of a warp read
+The kernel is rung 1, one thread per output: the x of a thread is its column, so that the 32 threads of a warp read
 neighbouring elements of B. Blocks may reach past the edges of C; the kernel checks that. Any M and N.
 
 The author had a product of 8 × 32 to compute, and the kernel computed it. Find the line.

@@ -60,9 +60,8 @@ def make_register_kernel(tile: Tile, a_stride: int) -> Any:
     A_STEP, B_STEP = np.uint32(a_step), np.uint32(b_step)  # rows that the block copies at once …
     A_COPIES, B_COPIES = np.uint32(tile.bm // a_step), np.uint32(tile.bk // b_step)  # … this many times
 
-    # new: one step of k. In a function of its own, so that `unroll` can write out all BK of them.
     @device_function
-    def outer_product(k, As, Bs, m, n, acc):
+    def outer_product(k, As, Bs, m, n, acc):  # new: one step of k, a function so that `unroll` can write out all BK
         # new: fragments, values that wait in registers
         a = cuda.local.array(A_FRAGMENT, float32)  # (TM,)
         b = cuda.local.array(B_FRAGMENT, float32)  # (TN,)

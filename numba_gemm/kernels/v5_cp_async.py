@@ -84,9 +84,8 @@ def make_pipelined_kernel(tile: Tile, async_copy: AsyncCopy) -> Any:
 
     tile_product = unroll(outer_product, tile.bk)
 
-    # new: a tile sets off, and the thread goes on.
     @device_function
-    def start_copies(k0, stage, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):
+    def start_copies(k0, stage, A, B, As, Bs, row0, col0, a_row, a_col, b_row, b_col):  # new: a tile sets off
         for copy in range(A_COPIES):
             r = a_row + copy * A_STEP
             if A_WHOLE or r < BM:

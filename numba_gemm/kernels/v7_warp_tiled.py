@@ -105,9 +105,8 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
     place_b, copy_b_part = make_steady_copy(B_COPY, COPY_STEPS)
     store = store_four or make_store(variant.epilogue, vector=variant.vector, whole=variant.whole)
 
-    # new: of step k + 1, while those of step k are used.
     @device_function
-    def load_fragments(k, As, Bs, buffer, m, n, a, b, half):
+    def load_fragments(k, As, Bs, buffer, m, n, a, b, half):  # new: of step k + 1, while those of step k are used
         for i in range(TM):
             a[half, i] = As[buffer, k, row_of(m, i)]
         for j in range(TN):
@@ -122,9 +121,9 @@ def make_block_product(tile: Tile, variant: Variant, store_four: Any = None) -> 
             for j in range(TN - ONE, -1, -1):
                 acc[i + ONE, j] += a[half, i + ONE] * b[half, j]
 
-    # new: one step of k, with its part of the next tile's copies; the last one of a tile has the barrier instead.
     @device_function
     def step(k, A, B, As, Bs, As_mine, Bs_mine, ready, free, lines_a, lines_b, m, n, a, b, acc):
+        # new: a step has its part of the next tile's copies, and the last one of a tile the barrier.
         if k < LAST:
             load_fragments(k + ONE, As, Bs, ready, m, n, a, b, (k + ONE) % TWO)
             if k < PARTS:

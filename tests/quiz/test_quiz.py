@@ -27,7 +27,7 @@ FIGURES = {
     "ridge": (9.75, 1e-3),
     "time by arithmetic": (7.05, 1e-3),
     "time by memory": (0.1, 0.01),
-    "what one thread an output asks for": (512, 0),  # S0, introduction
+    "what one thread per output asks for": (512, 0),  # S0, introduction
     "tiles of 32 × 32": (16, 0),  # S0-2
     "tiles of 128 × 128": (4, 0),
     "intensity of one output a thread": (0.25, 0),

@@ -38,8 +38,8 @@ OVERHEAD_WITHOUT_SHARED = 28
 #: The idea of a rung, as what one should do next on the rung below it.
 IDEAS = {
     "shared": "copy tiles of A and B into shared memory, so that a block reads each element from far away only once",
-    "register": "compute 8×8 outputs a thread, so that each float read from shared memory serves eight multiply-adds",
-    "vectorized": "move 16 bytes an instruction and turn A round on the way in, so that copies take fewer instructions",
+    "register": "compute 8×8 outputs per thread, so that each float read from shared memory serves eight multiply-adds",
+    "vectorized": "move 16 bytes per instruction and turn A round on the way in, so that copies take fewer of them",
     "cp_async": "let cp.async copy the next tiles while this one is computed, so that nobody waits for memory",
     "boundary": "transpose A by 4-byte cp.async, and let the copies zero what lies outside, so that any shape is taken",
     "warp_tiled": "lay the lanes of a warp out as a tile of its own and read its fragments in pairs: fewer wavefronts, "

@@ -25,7 +25,7 @@ def _reads() -> Iterator[Question]:
     shared = traffic.block_read_bytes(*CUBE, SHARED.bm, SHARED.bn)
     register = traffic.block_read_bytes(*CUBE, REGISTER.bm, REGISTER.bn)
     yield Numeric(
-        title="what one thread an output asks for",
+        title="what one thread per output asks for",
         text=f"One thread per output, straight from the formula, {SIZE}³: how many bytes of A and B do all threads "
         "together load, caches not counted?",
         answer=naive / GIB,
