@@ -61,23 +61,23 @@ class Plan:
 
     @property
     def block(self) -> tuple[int, ...]:
-        """Threads of a block."""
+        """Threads per block, along x, y."""
         return self._config.block
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared memory of a block."""
+        """Bytes of shared memory per block."""
         return self._config.shared_bytes + (self._loaded.shared_bytes if self._loaded else 0)
 
     @property
     def registers(self) -> int | None:
-        """Registers of a thread; None in the simulator."""
+        """Registers per thread; None in the simulator."""
         return self._loaded.registers if self._loaded else None
 
     def __call__(
         self, a: Any, b: Any, c: Any, *, alpha: float = 1.0, beta: float = 0.0, bias: Any = None, stream: Any = None
     ) -> Any:
-        """Launch it; asynchronous. Returns `c`.
+        """Launch the product for these operands; asynchronous. Returns `c`.
 
         Raises:
             TypeError, ValueError: like `sgemm`, for operands that are not what was planned.
@@ -149,7 +149,7 @@ class Plan:
         return Variant.of(version.oriented(counts), tile, epilogue)
 
     def _compile(self, trans_a: bool, trans_b: bool) -> None:
-        """Load everything that a call may need."""
+        """Compile and load every kernel that a call of this plan may need."""
         m, n, k, bias = self._planned.m, self._planned.n, self._planned.k, self._planned.bias is not None
         unaligned = Problem.contiguous(m, n, k, self._batch, trans_a=trans_a, trans_b=trans_b, aligned=False, bias=bias)
         product = self._products.build(self._planned, (), 1.0, self._admitted)

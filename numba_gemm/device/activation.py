@@ -89,5 +89,5 @@ def _normal_density(a):
 
 
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}
-#: Those of more than a few instructions.
+#: Names of the activations that take more than a few instructions.
 LONG = frozenset({"gelu", "gelu_tanh", "silu"})

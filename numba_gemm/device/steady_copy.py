@@ -82,14 +82,14 @@ def _transposing(shape: CopyShape) -> tuple[int, Any, Any]:
 def _along_lines(shape: CopyShape) -> tuple[int, Any, Any]:
     width = 4 if shape.vector else 1
     k_step = shape.threads // (shape.lines // width)
-    WIDTH, THREADS_A_ROW, STEP = (np.uint32(x) for x in (width, shape.lines // width, k_step))
+    WIDTH, THREADS_PER_ROW, STEP = (np.uint32(x) for x in (width, shape.lines // width, k_step))
     ROW, BK = np.uint32(shape.row), np.uint32(shape.bk)
     VECTOR, WHOLE = shape.vector, shape.whole
     NONE = np.uint32(0)
 
     @device_function
     def place(source, line0, line_end, k0, thread):
-        line, k = thread % THREADS_A_ROW * WIDTH, thread // THREADS_A_ROW
+        line, k = thread % THREADS_PER_ROW * WIDTH, thread // THREADS_PER_ROW
         first = line0 + line
         left = line_end - first if first < line_end else NONE
         lead = int64(source.shape[1])

@@ -40,7 +40,7 @@ class Operands(NamedTuple):
 
     @property
     def present(self) -> tuple[Operand, ...]:
-        """Those that there are."""
+        """The operands of the call, without a bias that it does not have."""
         return self[:3] if self.bias is None else self  # type: ignore[return-value]
 
 
@@ -120,13 +120,13 @@ class Product:
         return True
 
     def launch(self, operands: Operands, alpha: float, beta: float, stream: int) -> None:
-        """Enqueue it, after what the operands' producers have enqueued."""
+        """Enqueue the product on `stream`, after what the operands' producers have enqueued."""
         wait_for_producers(operands.present, stream)
         a, b, c, bias = operands
         self(a.pointer, b.pointer, c.pointer, bias.pointer if bias else None, alpha, beta, stream)
 
     def __call__(self, a: int, b: int, c: int, bias: int | None, alpha: float, beta: float, stream: int) -> None:
-        """Enqueue it for operands at these addresses. Whether alpha is 0 has been decided when it was made."""
+        """Enqueue the product for operands at these addresses. Whether alpha is 0 has been decided when it was made."""
         if alpha != self.alpha or beta != self.beta:
             self._set_scalars(alpha, beta)
         if self._swapped:
@@ -349,4 +349,4 @@ class Products:
 
 
 class ThreadProducts(threading.local, Products):
-    """Those of whichever thread asks."""
+    """What the calling thread has launched lately: `Products`, one of its own for each thread."""

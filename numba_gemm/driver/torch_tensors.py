@@ -22,7 +22,7 @@ def is_tensor_type(kind: type) -> bool:
 
 
 def make_reader(refuse_dtype: Callable[[str, str], None]) -> Reader:
-    """Reads tensors by their own attributes: the array interface would cost ten times as much, three times a call.
+    """Reads tensors by their own attributes: the array interface would cost ten times as much, three times per call.
 
     `refuse_dtype(dtype, name)` raises for a tensor of another type than float32.
     """

@@ -36,7 +36,7 @@ class Size(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Size:
-        """Of a workspace with these parts."""
+        """The bytes that a workspace with these parts takes, each rounded up to the alignment."""
         return cls(
             sum(_nbytes(part) for part in parts if not part.zeroed), sum(_nbytes(part) for part in parts if part.zeroed)
         )

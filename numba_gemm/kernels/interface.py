@@ -43,7 +43,7 @@ AMPERE = (8, 0)
 class Traits:
     """What a kernel can do, and what it needs."""
 
-    #: Of `CAPABILITIES`.
+    #: Names of `CAPABILITIES`.
     capabilities: frozenset[str] = frozenset()
     #: Least compute capability, (major, minor).
     min_cc: tuple[int, int] = (5, 0)
