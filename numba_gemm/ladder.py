@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +54,7 @@ class Version:
     #: What it teaches, in one line.
     summary: str
     #: Where the kernel is, with what `kernels.interface` asks of a module.
-    module: ModuleType
+    module: ModuleType = field(repr=False)
     default_tile: Tile
     #: A tile of few threads that still exercises every line, for the simulator.
     small_tile: Tile

@@ -115,7 +115,7 @@ def _from_array_interface(array: Any, interface: dict[str, Any], name: str) -> O
         shape=shape,
         strides=strides,
         read_only=bool(read_only),
-        device=_device_of(int(pointer or 0), name) if math.prod(shape) else None,
+        device=_device_of(int(pointer), name) if pointer and math.prod(shape) else None,
         producer_stream=producer_stream,
         owner=array,
     )

@@ -154,6 +154,7 @@ def make_kernel(tile: Tile, variant: Variant, through_shared: bool = False):
             ready = uint32(ready + uint32(1)) if ready < STAGES - uint32(1) else uint32(0)
 
         if THROUGH_SHARED:
+            cp_async_wait(0)  # without any k nobody has waited for the zeros of the first tile
             store_through_shared(memory, C, row0, col0, M, N, acc, thread, bias, alpha, beta)
         else:
             store_rows(C, row0 + m, col0 + n, M, N, acc, bias, alpha, beta)

@@ -43,7 +43,7 @@ def measured(pytorch, **times):
     """One product of which the model's choice takes 3 s, and every other candidate 9 s but for `times`."""
     seconds = {str(choice): 9.0 for choice in candidates(KEY, (9, 0))} | times
     seconds[str(choose_by_model(find("H200"), KEY))] = 3.0
-    product = {**KEY._asdict(), "torch": pytorch, "candidates": seconds}
+    product = {**{name: getattr(KEY, name) for name in FIELDS}, "torch": pytorch, "candidates": seconds}
     return {"machine_info": {"gpu": "NVIDIA H200"}, "products": [product]}
 
 

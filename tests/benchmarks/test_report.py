@@ -8,6 +8,7 @@ from benchmarks import choices, report
 from numba_gemm import VERSIONS
 from numba_gemm.auto.candidates import candidates
 from numba_gemm.auto.choose import choose_by_model
+from numba_gemm.auto.entry import KEY as FIELDS
 from numba_gemm.bench.suite import SHAPES
 from numba_gemm.hardware.devices import find
 from numba_gemm.plots.results import BENCHMARKS
@@ -60,7 +61,7 @@ def candidate_times(*of_pytorch):
         key = Problem.of_key(size, size, size, 1, a_along_k=True, b_along_k=False, vector=True)
         times = {str(choice): 2e-3 for choice in candidates(key, (9, 0))}
         times[next(name for name in times if name != str(choose_by_model(find("H200"), key)))] = 1e-3
-        products.append({**key._asdict(), "torch": seconds, "candidates": times})
+        products.append({**{name: getattr(key, name) for name in FIELDS}, "torch": seconds, "candidates": times})
     return {"machine_info": {"gpu": "NVIDIA H200"}, "products": products}
 
 
