@@ -7,7 +7,7 @@ import math
 import numbers
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def scalar(name: str, value: Any) -> float:
     try:
         wide = float(value)
     except OverflowError:  # an int beyond float64
-        wide = math.inf if value > 0 else -math.inf
+        wide = math.inf if cast(int, value) > 0 else -math.inf
     return ctypes.c_float(wide).value  # as NumPy rounds, in a tenth of the time
 
 
