@@ -185,10 +185,14 @@ class Problem(NamedTuple):
     def of_key(
         cls, m: int, n: int, k: int, batch: int, a_along_k: bool = True, b_along_k: bool = False, vector: bool = True
     ) -> Problem:
-        """What stands for all problems with these sizes and layouts, whatever their leading dimensions: see `key`."""
+        """What stands for all problems with these sizes and layouts, whatever their leading dimensions: see `key`.
+
+        Where lines do not come in fours there are no 16-byte accesses, and `vector` does not count.
+        """
         sizes = ((m, k) if a_along_k else (k, m), (n, k) if b_along_k else (k, n), (m, n))
         of_a, of_b, of_c = (Lines(number, _rounded_up(length), 0, vector) for number, length in sizes)
-        return cls(m, n, k, batch, of_a, of_b, of_c, a_along_k, b_along_k)
+        key = cls(m, n, k, batch, of_a, of_b, of_c, a_along_k, b_along_k)
+        return key if key.vector == vector else cls.of_key(m, n, k, batch, a_along_k, b_along_k, vector=False)
 
     @property
     def key(self) -> Problem:

@@ -1,12 +1,13 @@
 """What is worth timing: complete, usable on the device, reproducible, and never without the defaults."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from support.tuning import KEY, RUNG_6, RUNG_7, SMALLER, like
 
 from numba_gemm import VERSIONS, Tile
-from numba_gemm.auto.candidates import candidates, why_not
+from numba_gemm.auto.candidates import candidates, variant_of, why_not
 from numba_gemm.auto.entry import Choice
 from numba_gemm.ladder import CAPABILITIES, find
 from numba_gemm.tile import opt_in_shared_bytes
@@ -48,7 +49,7 @@ def test_every_candidate_can_be_used_on_the_device(compute_capability, a_along_k
         version.check(tile)
         assert version.min_cc <= compute_capability
         assert version.capabilities == set(CAPABILITIES)
-        assert version.module.shared_bytes(tile, key.variant) <= opt_in_shared_bytes(compute_capability)
+        assert version.shared_bytes(tile, variant_of(key)) <= opt_in_shared_bytes(compute_capability)
 
 
 def test_the_padding_of_transposing_copies_counts():
@@ -93,7 +94,9 @@ def test_versions_to_come():
     atomic = replace(find(7), name="split_k_atomic", number=None)
     assert candidates(LARGE, H200, [atomic]) == []
     assert "not one that is tuned" in why_not(Choice(atomic, SMALLER.tile), LARGE, H200)
-    limited = replace(find(7), name="split_k", number=None, capabilities=frozenset({"edges"}))
+    traits = replace(find(7).traits, capabilities=frozenset({"edges"}))
+    module = SimpleNamespace(**{**vars(find(7).module), "TRAITS": traits})
+    limited = replace(find(7), name="split_k", number=None, module=module)
     assert candidates(LARGE, H200, [limited]) == []
 
 

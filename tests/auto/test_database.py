@@ -274,9 +274,9 @@ WRITERS, WRITES = 4, 12
 WRITE_MANY = f"""
 import sys, time
 from pathlib import Path
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path.insert(0, {os.path.dirname(os.path.dirname(__file__))!r})
 from support.tuning import DEVICE, KEY, entry, like
-from numba_gemm.tuning import database
+from numba_gemm.auto import database
 
 writer, go = int(sys.argv[1]), Path(sys.argv[2])
 print("ready", flush=True)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from support.tuning import DEVICE, KEY, RUNG_6, RUNG_7, SMALLER, entry, isolated
+from support.tuning import DEVICE, KEY, RUNG_6, RUNG_7, SMALLER, entry, isolated, like
 from typer.testing import CliRunner
 
 import numba_gemm
@@ -62,7 +62,7 @@ def test_the_suite_is_what_is_tuned_without_a_word(tuned):
 def test_json(tuned):
     (found,) = json.loads(invoke("--shapes", "8x8x8", "--json").stdout)
     assert tuned == [(8, 8, 8)]
-    assert from_dict(found) == (KEY._replace(m=8, n=8, k=8), entry(SMALLER, 2e-3, Timed(RUNG_6, 3e-3)))
+    assert from_dict(found) == (like(KEY, m=8, n=8, k=8), entry(SMALLER, 2e-3, Timed(RUNG_6, 3e-3)))
     assert found["wrong"] == []
     assert found["path"] == str(DEVICE.path)
 
